@@ -1,0 +1,24 @@
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include "csrc/runtime/device.h"
+
+namespace openreg {
+
+// The caching pool that PyTorch knows as the device's allocator.
+OPENREG_EXPORT c10::DeviceAllocator* device_allocator();
+
+// `bytes` of `device` from the pool, as a device address; NULL for 0 bytes.
+// Raises c10::OutOfMemoryError when the device is full.
+OPENREG_EXPORT void* pool_allocate(c10::DeviceIndex device, size_t bytes);
+
+// Gives a device address from pool_allocate back. Never raises.
+OPENREG_EXPORT void pool_free(void* address) noexcept;
+
+// pool_allocate as an owning DataPtr whose context is the address itself.
+OPENREG_EXPORT c10::DataPtr pool_data_ptr(
+    c10::DeviceIndex device,
+    size_t bytes);
+
+} // namespace openreg
