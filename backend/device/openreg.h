@@ -6,6 +6,11 @@
  * Every call returns an orError_t. A call that fails changes nothing, and
  * leaves a sentence for orGetErrorDetail(). No call throws. All calls may be
  * made from any thread; "current device" is a property of the thread.
+ *
+ * The environment is read at the first call. A process uses the device once it
+ * has called orMalloc, orMallocHost, orMemGetInfo or orLaunchKernel. A child
+ * forked later is cut off: its calls give orErrorForkedProcess, but for orFree
+ * and orFreeHost, which do nothing. A child forked before starts afresh.
  */
 #ifndef OPENREG_H
 #define OPENREG_H
@@ -60,7 +65,8 @@ typedef struct orDeviceProp {
   int multi_processor_count; /* CPUs that this process may run on */
 } orDeviceProp;
 
-/* The number of devices, OPENREG_DEVICE_COUNT (0 to 16, default 2).
+/* The number of devices, OPENREG_DEVICE_COUNT (0 to 16, default 2). Where it
+ * is 0, every other call that needs a device gives orErrorInvalidDevice.
  * CUDA: cudaGetDeviceCount; there no device is an error, here it is 0. */
 OPENREG_API orError_t orGetDeviceCount(int* count);
 
@@ -101,12 +107,14 @@ OPENREG_API orError_t orMalloc(void** ptr, size_t size);
 OPENREG_API orError_t orFree(void* ptr);
 /* [/dev-malloc] */
 
-/* Page-locked host memory, which the host may use freely.
- * CUDA: cudaMallocHost and cudaFreeHost. */
+/* Page-locked host memory, which the host may use freely. orFreeHost takes a
+ * pointer that orMallocHost returned, or NULL; orErrorInvalidValue for all
+ * else. CUDA: cudaMallocHost and cudaFreeHost; here nothing is locked. */
 OPENREG_API orError_t orMallocHost(void** ptr, size_t size);
 OPENREG_API orError_t orFreeHost(void* ptr);
 
-/* Free and total bytes of the current device. CUDA: cudaMemGetInfo. */
+/* Free and total bytes of the current device, in whole pages.
+ * CUDA: cudaMemGetInfo. */
 OPENREG_API orError_t orMemGetInfo(size_t* free, size_t* total);
 
 typedef enum orMemoryType {
@@ -117,13 +125,14 @@ typedef enum orMemoryType {
 
 typedef struct orPointerAttributes {
   orMemoryType type;
-  int device;  /* owner; for host memory the device current at allocation */
+  int device;  /* owner; for pinned memory the device that was current */
   void* base;  /* start of the block, NULL when unregistered */
   size_t size; /* bytes of the block, 0 when unregistered */
 } orPointerAttributes;
 
 /* Describes the block that `ptr` points into, anywhere in it. An address in
- * the device range that is in no block is orErrorInvalidDevicePointer.
+ * the device range that is in no block is orErrorInvalidDevicePointer; NULL
+ * and all other host memory is unregistered, with device -1.
  * CUDA: cudaPointerGetAttributes, which has no base and size. */
 OPENREG_API orError_t
 orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr);
@@ -137,20 +146,19 @@ typedef enum orMemcpyKind {
 } orMemcpyKind;
 
 /* Copies `count` bytes and returns when that is done. Device pointers may be
- * interior. orErrorInvalidMemcpyDirection when `kind` and a pointer disagree,
- * orErrorInvalidValue when the copy would pass the end of a block.
+ * interior, ranges may overlap, and `count` 0 does nothing whatever the
+ * pointers. orErrorInvalidMemcpyDirection when `kind` and a pointer disagree,
+ * orErrorInvalidDevicePointer outside any block, orErrorInvalidValue when the
+ * copy would pass the end of a block, device or pinned.
  * CUDA: cudaMemcpy. */
 OPENREG_API orError_t
 orMemcpy(void* dst, const void* src, size_t count, orMemcpyKind kind);
 
-/* As orMemcpy, between devices that are named and checked.
+/* As orMemcpy, between devices that are named; a pointer to memory of another
+ * device is orErrorInvalidDevicePointer.
  * CUDA: cudaMemcpyPeer. */
 OPENREG_API orError_t orMemcpyPeer(
-    void* dst,
-    int dst_device,
-    const void* src,
-    int src_device,
-    size_t count);
+    void* dst, int dst_device, const void* src, int src_device, size_t count);
 
 /* Sets `count` bytes of device memory to the low byte of `value`.
  * CUDA: cudaMemset. */
@@ -159,13 +167,14 @@ OPENREG_API orError_t orMemset(void* ptr, int value, size_t count);
 /* [dev-launch] Work for a stream. */
 typedef struct orStream* orStream_t; /* NULL: the current device's default */
 
-/* A kernel answers orSuccess or orErrorLaunchFailure. */
+/* A kernel answers orSuccess or orErrorLaunchFailure, and does not throw. */
 typedef orError_t (*orKernelFn)(void* args);
 typedef void (*orReleaseFn)(void* args);
 
 /* Runs fn(args) in the order of `stream`. `args` belongs to the launch from
  * here on: release(args), unless NULL, is called once, after fn has run or
- * when the device drops the work unrun, also when this call fails.
+ * when the device drops the work unrun, also when this call fails. An answer
+ * other than orSuccess makes the launch orErrorLaunchFailure.
  * `name` must outlive the process (a literal). CUDA: cudaLaunchKernel, which
  * copies the arguments instead. */
 OPENREG_API orError_t orLaunchKernel(
@@ -182,8 +191,11 @@ OPENREG_API orError_t orDeviceGetDefaultStream(orStream_t* stream, int device);
 
 /* Writes one line about a faulting address into `buffer`, NUL-terminated and
  * cut at `size` bytes: the device, the block and the likely mistake. Returns
- * the line's length, or 0 when the address is not the device's. Takes no lock
- * and allocates nothing, so a signal handler may call it. CUDA: no twin. */
+ * the written length, or 0 when the address is not in the device range. Takes
+ * no lock and allocates nothing, so a signal handler may call it: the one that
+ * the first use of a device installs for SIGSEGV and SIGBUS does, and then
+ * calls the handler that it found. OPENREG_SEGV_HANDLER=0 leaves it out.
+ * CUDA: no twin. */
 OPENREG_API size_t
 orExplainFault(const void* address, char* buffer, size_t size);
 

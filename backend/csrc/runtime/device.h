@@ -16,15 +16,26 @@ namespace openreg {
 
 // Raises c10::Error with the code's name, its meaning and the device's own
 // sentence when an or* call fails; call as OPENREG_CHECK(orSetDevice(1)).
-OPENREG_EXPORT void raise_error(orError_t error, const char* call);
+[[noreturn]] OPENREG_EXPORT void raise_error(orError_t error, const char* call);
 
-#define OPENREG_CHECK(call)                      \
-  do {                                           \
-    const orError_t error_ = (call);             \
-    if (C10_UNLIKELY(error_ != orSuccess)) {     \
-      ::openreg::raise_error(error_, #call);     \
-    }                                            \
+#define OPENREG_CHECK(call)                  \
+  do {                                       \
+    const orError_t error_ = (call);         \
+    if (C10_UNLIKELY(error_ != orSuccess)) { \
+      ::openreg::raise_error(error_, #call); \
+    }                                        \
   } while (0)
+
+// Raises when an OPENREG_* variable is malformed, or the devices' addresses
+// cannot be had. Wakes no device.
+OPENREG_EXPORT void check_environment();
+
+// Brings the devices up. Raises when there is none, or when the environment
+// asks for something that cannot be. Calling it again costs nothing.
+OPENREG_EXPORT void initialize();
+
+// Whether initialize() has succeeded.
+OPENREG_EXPORT bool is_initialized() noexcept;
 
 // The number of devices; 0 instead of an error when there is none to be had.
 OPENREG_EXPORT c10::DeviceIndex device_count() noexcept;
@@ -47,4 +58,4 @@ OPENREG_EXPORT void check_device(c10::DeviceIndex device);
 // Waits for all work of `device`.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex device);
 
-} // namespace openreg
+}  // namespace openreg

@@ -1,0 +1,264 @@
+#include "csrc/aten/alias.h"
+
+#include <cstring>
+
+#include <ATen/TensorUtils.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "csrc/runtime/allocator.h"
+
+namespace openreg {
+namespace {
+
+// The device whose kernel this thread runs, or -1.
+thread_local c10::DeviceIndex kernel_device = -1;
+
+bool is_kernel_address(const void* address) {
+  return address != nullptr && is_device_address(to_device(address));
+}
+
+// [alias-cpu-allocator] Results of a CPU kernel go straight to device memory.
+// This is the emulator's trick, not a vendor's: a real kernel library writes
+// to the device because it runs there.
+struct KernelAllocator final : c10::Allocator {
+  c10::Allocator* const host = c10::GetDefaultCPUAllocator();
+
+  c10::DataPtr allocate(size_t bytes) override {
+    if (C10_LIKELY(kernel_device < 0)) {
+      return host->allocate(bytes);
+    }
+    void* const address = to_kernel(pool_allocate(kernel_device, bytes));
+    return {address, address, &free_any, c10::Device(c10::kCPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override {
+    return &free_any;
+  }
+  void copy_data(void* dst, const void* src, size_t count) const override {
+    default_copy_data(dst, src, count);
+  }
+  static void free_any(void* address);
+};
+// [/alias-cpu-allocator]
+
+KernelAllocator& kernel_allocator() {
+  static auto* const allocator = new KernelAllocator;
+  return *allocator;
+}
+
+void KernelAllocator::free_any(void* address) {
+  if (is_kernel_address(address)) {
+    pool_free(to_device(address));
+  } else if (address != nullptr) {
+    kernel_allocator().host->raw_deallocate(address);
+  }
+}
+
+// Priority 1, because PyTorch's own allocator is registered with 0.
+const bool registered = [] {
+  c10::SetCPUAllocator(&kernel_allocator(), /*priority=*/1);
+  return true;
+}();
+
+const c10::DispatchKeySet above_kernels = c10::autograd_dispatch_keyset |
+    c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
+    c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+
+const c10::DispatchKeySet math_bits(
+    {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+
+at::Tensor make_view(
+    c10::Storage storage,
+    c10::DispatchKey backend,
+    const at::Tensor& like) {
+  const auto* const source = like.unsafeGetTensorImpl();
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage),
+      c10::DispatchKeySet(backend) | (source->key_set() & math_bits),
+      like.dtype());
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
+      source->sizes(), source->strides(), source->storage_offset());
+  return tensor;
+}
+
+} // namespace
+
+KernelScope::KernelScope(c10::DeviceIndex device)
+    : previous_(std::exchange(kernel_device, device)),
+      below_autograd_(above_kernels) {}
+
+KernelScope::~KernelScope() {
+  kernel_device = previous_;
+}
+
+// [alias-common-device] Two devices in one call are an error, as everywhere.
+void CommonDevice::require(c10::Device device) {
+  TORCH_CHECK(
+      !device_.has_value() || *device_ == device,
+      "Expected all tensors to be on the same device, but found at least two "
+      "devices, ",
+      *device_,
+      " and ",
+      device,
+      "!");
+}
+
+void CommonDevice::check() const {
+  TORCH_CHECK(
+      !device_.has_value() || !cpu_tensor_.has_value(),
+      "Expected all tensors to be on the same device, but found at least two "
+      "devices, ",
+      *device_,
+      " and ",
+      *cpu_tensor_,
+      "!");
+}
+
+void CommonDevice::add(const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    return;
+  }
+  const auto device = tensor.device();
+  if (C10_LIKELY(device.is_privateuseone())) {
+    require(device);
+    device_ = device;
+  } else if (tensor.dim() != 0 || !device.is_cpu()) {
+    cpu_tensor_ = device;
+  }
+  check();
+}
+
+void CommonDevice::add_output(const at::Tensor& tensor) {
+  add(tensor);
+  if (tensor.defined() && !tensor.device().is_privateuseone()) {
+    cpu_tensor_ = tensor.device();
+    check();
+  }
+}
+// [/alias-common-device]
+
+// [alias-shadow] A CPU storage over a device storage's bytes.
+const c10::Storage& Aliases::shadow_of(const c10::Storage& storage) {
+  for (const auto& pair : storages_) {
+    if (pair.device.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+      return pair.shadow;
+    }
+  }
+  void* const address = to_kernel(const_cast<void*>(storage.data()));
+  storages_.push_back(
+      {storage,
+       c10::Storage(
+           c10::Storage::use_byte_size_t(),
+           storage.nbytes(),
+           c10::DataPtr(address, c10::Device(c10::kCPU)),
+           &kernel_allocator(),
+           storage.resizable())});
+  return storages_.back().shadow;
+}
+
+at::Tensor Aliases::alias(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.device().is_privateuseone()) {
+    return tensor;
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      tensor.layout() == c10::kStrided,
+      "openreg: this operator has no kernel for tensors of layout ",
+      tensor.layout());
+  return make_view(
+      shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
+}
+// [/alias-shadow]
+
+at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
+  for (const auto& pair : outputs_) {
+    if (pair.device.is_same(tensor)) {
+      return pair.alias;
+    }
+  }
+  auto result = alias(tensor);
+  if (result.defined() && !result.is_same(tensor)) {
+    outputs_.push_back({tensor, result});
+  }
+  return result;
+}
+
+// [alias-commit] What a kernel resized is resized on the device too.
+void Aliases::commit() {
+  for (auto& [device, shadow] : storages_) {
+    auto* const storage = device.unsafeGetStorageImpl();
+    if (to_device(shadow.mutable_data()) != storage->mutable_data()) {
+      const auto adopted = device_storage_of(shadow);
+      storage->set_data_ptr_noswap(std::move(
+          adopted.unsafeGetStorageImpl()->mutable_data_ptr()));
+    }
+    if (storage->nbytes() != shadow.nbytes()) {
+      storage->set_nbytes(shadow.nbytes());
+    }
+  }
+  for (auto& [device, alias] : outputs_) {
+    auto* const impl = device.unsafeGetTensorImpl();
+    const auto* const changed = alias.unsafeGetTensorImpl();
+    if (impl->sizes() != changed->sizes() ||
+        impl->strides() != changed->strides() ||
+        impl->storage_offset() != changed->storage_offset()) {
+      impl->set_sizes_and_strides(
+          changed->sizes(), changed->strides(), changed->storage_offset());
+    }
+  }
+}
+// [/alias-commit]
+
+// Takes the memory of a CPU storage over. Memory that a kernel got elsewhere,
+// on a helper thread for instance, is copied into the device.
+c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
+  auto* const impl = storage.unsafeGetStorageImpl();
+  void* const address = impl->mutable_data();
+  const size_t bytes = impl->nbytes();
+  const auto device = c10::Device(c10::kPrivateUse1, device_);
+  c10::DataPtr data;
+  if (is_kernel_address(address) && impl->mutable_data_ptr().get_context()) {
+    data = c10::DataPtr(
+        to_device(address), to_device(address), &pool_free, device);
+    impl->mutable_data_ptr().release_context();
+  } else {
+    data = pool_data_ptr(device_, bytes);
+    if (bytes != 0) {
+      std::memcpy(to_kernel(data.get()), address, bytes);
+    }
+  }
+  return c10::Storage(
+      c10::Storage::use_byte_size_t(),
+      bytes,
+      std::move(data),
+      device_allocator(),
+      /*resizable=*/true);
+}
+
+// [alias-adopt] Results change sides without a copy.
+at::Tensor Aliases::adopt(const at::Tensor& result) {
+  if (!result.defined()) {
+    return result;
+  }
+  for (const auto& [device, alias] : outputs_) {
+    if (alias.is_same(result)) {
+      return device;
+    }
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      result.layout() == c10::kStrided,
+      "openreg: results of layout ",
+      result.layout(),
+      " are not supported");
+  const auto& storage = result.storage();
+  for (const auto& [device, shadow] : storages_) {
+    if (shadow.is_alias_of(storage)) {
+      return make_view(device, c10::DispatchKey::PrivateUse1, result);
+    }
+  }
+  // Another result may share this storage, so it is remembered.
+  storages_.push_back({device_storage_of(storage), storage});
+  return make_view(
+      storages_.back().device, c10::DispatchKey::PrivateUse1, result);
+}
+// [/alias-adopt]
+
+} // namespace openreg

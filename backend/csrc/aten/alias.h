@@ -1,0 +1,123 @@
+#pragma once
+
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/SmallVector.h>
+
+#include "csrc/runtime/address.h"
+#include "csrc/runtime/launch.h"
+
+// ATen's CPU kernels are the emulated device's kernel library. They run in
+// device memory: an alias is a CPU tensor over a device tensor's bytes, at the
+// address where kernels find them, so nothing is copied.
+
+namespace openreg {
+
+// [alias-scope] While this lives, the thread runs a kernel of `device`.
+// CPU tensors that the kernel makes lie in device memory, and the operators
+// that it calls on its aliases pass autograd and autocast by.
+class KernelScope {
+ public:
+  explicit KernelScope(c10::DeviceIndex device);
+  ~KernelScope();
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
+
+ private:
+  c10::DeviceIndex previous_;
+  c10::impl::ExcludeDispatchKeyGuard below_autograd_;
+};
+// [/alias-scope]
+
+// The device of all the tensors that one operator got. `add` raises PyTorch's
+// message when there are two.
+class CommonDevice {
+ public:
+  // A 0-dim CPU tensor may accompany device tensors; it is read as a number.
+  void add(const at::Tensor& tensor);
+  // As `add`, for an argument that the operator writes.
+  void add_output(const at::Tensor& tensor);
+  // -1 when no device tensor was added.
+  c10::DeviceIndex index() const {
+    return device_.has_value() ? device_->index() : c10::DeviceIndex{-1};
+  }
+
+ private:
+  void require(c10::Device device);
+  std::optional<c10::Device> device_;
+  std::optional<c10::Device> cpu_tensor_;
+  void check() const;
+};
+
+// The aliases of one kernel call.
+class Aliases {
+ public:
+  explicit Aliases(c10::DeviceIndex device) : device_(device) {}
+
+  // A CPU tensor over the bytes of `tensor`; what is not on the device comes
+  // back as it is. Tensors that share a storage get aliases that share one.
+  at::Tensor alias(const at::Tensor& tensor);
+
+  // As `alias`, for a tensor that the kernel may resize: `commit` carries its
+  // new shape and storage over.
+  at::Tensor alias_output(const at::Tensor& tensor);
+
+  // To be called once, after the kernel.
+  void commit();
+
+  // The device tensor for a CPU tensor that the kernel returned: the argument
+  // itself, a view of an argument, or a new one that takes the memory over.
+  at::Tensor adopt(const at::Tensor& result);
+
+ private:
+  struct StoragePair {
+    c10::Storage device;
+    c10::Storage shadow;
+  };
+  struct TensorPair {
+    at::Tensor device;
+    at::Tensor alias;
+  };
+  const c10::Storage& shadow_of(const c10::Storage& storage);
+  c10::Storage device_storage_of(const c10::Storage& storage);
+
+  c10::DeviceIndex device_;
+  c10::SmallVector<StoragePair, 6> storages_;
+  c10::SmallVector<TensorPair, 2> outputs_;
+};
+
+// [alias-run] The shape of every unboxed kernel that calls a CPU kernel.
+// `kernel` gets a function from device tensor to alias and returns the result
+// on aliases, a tensor or a tuple of tensors; those come back on the device.
+template <typename Kernel>
+auto run_on_aliases(
+    const char* name,
+    c10::DeviceIndex device,
+    Kernel&& kernel) {
+  Aliases aliases(device);
+  const auto alias = [&](const at::Tensor& tensor) {
+    return aliases.alias(tensor);
+  };
+  decltype(kernel(alias)) result;
+  launch(device, name, [&] {
+    KernelScope scope(device);
+    result = kernel(alias);
+  });
+  if constexpr (std::is_same_v<decltype(result), at::Tensor>) {
+    return aliases.adopt(result);
+  } else {
+    return std::apply(
+        [&](const auto&... tensors) {
+          return std::make_tuple(aliases.adopt(tensors)...);
+        },
+        result);
+  }
+}
+// [/alias-run]
+
+} // namespace openreg

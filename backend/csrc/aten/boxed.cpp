@@ -1,0 +1,197 @@
+#include "csrc/aten/boxed.h"
+
+#include <string>
+#include <unordered_set>
+
+#include <ATen/Generator.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+#include "csrc/aten/alias.h"
+#include "csrc/aten/registry.h"
+#include "csrc/runtime/generator.h"
+
+// One kernel for every operator that a CPU kernel exists for. It works on the
+// boxed form of the arguments, so it needs no signature: see what each value
+// is, put the alias in its place, call the CPU's kernel, turn the results back.
+
+namespace openreg {
+namespace {
+
+using torch::jit::Stack;
+
+bool writes(const c10::Argument& argument) {
+  const auto* const alias = argument.alias_info();
+  return alias != nullptr && alias->isWrite();
+}
+
+bool is_generator(const c10::Argument& argument) {
+  const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
+  return optional != nullptr &&
+      optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
+// Operators that take some tensors on the CPU by contract: indices of any
+// device, and the lengths and batch sizes of packed sequences.
+bool takes_cpu_tensors(const std::string& name) {
+  static const std::unordered_set<std::string> names{
+      "aten::index",
+      "aten::index_put",
+      "aten::index_put_",
+      "aten::_index_put_impl_",
+      "aten::_unsafe_index",
+      "aten::_unsafe_index_put",
+      "aten::_pack_padded_sequence",
+      "aten::_pack_padded_sequence_backward"};
+  return names.count(name) != 0;
+}
+
+template <typename Use>
+void for_each_tensor(const c10::IValue& value, Use&& use) {
+  if (value.isTensor()) {
+    use(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      use(tensor);
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor> tensor :
+         value.toOptionalTensorList()) {
+      if (tensor.has_value()) {
+        use(*tensor);
+      }
+    }
+  }
+}
+
+// [boxed-device] The device that a call is for.
+c10::DeviceIndex device_of_call(
+    const c10::FunctionSchema& schema,
+    c10::ArrayRef<c10::IValue> arguments) {
+  CommonDevice common;
+  const bool lenient = takes_cpu_tensors(schema.name());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool output = writes(schema.arguments()[i]);
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (output) {
+        common.add_output(tensor);
+      } else if (!lenient || tensor.device().is_privateuseone()) {
+        common.add(tensor);
+      }
+    });
+  }
+  if (common.index() >= 0) {
+    return common.index();
+  }
+  for (const auto& argument : arguments) {
+    if (argument.isDevice() && argument.toDevice().has_index()) {
+      return argument.toDevice().index();
+    }
+  }
+  return current_device();
+}
+// [/boxed-device]
+
+// [boxed-argument] What takes an argument's place in the CPU's call.
+c10::IValue to_alias(
+    Aliases& aliases,
+    c10::DeviceIndex device,
+    const c10::Argument& argument,
+    c10::IValue value) {
+  const auto alias = [&](const at::Tensor& tensor) {
+    return writes(argument) ? aliases.alias_output(tensor)
+                            : aliases.alias(tensor);
+  };
+  if (value.isTensor()) {
+    return alias(value.toTensor());
+  }
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for_each_tensor(value, [&](const at::Tensor& t) { list.push_back(alias(t)); });
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor> t : value.toOptionalTensorList()) {
+      list.push_back(t.has_value() ? std::optional(alias(*t)) : std::nullopt);
+    }
+    return list;
+  }
+  if (value.isDevice()) {
+    return c10::Device(c10::kCPU);
+  }
+  if (value.isGenerator()) {
+    return inner_generator(value.toGenerator());
+  }
+  if (value.isNone() && is_generator(argument)) {
+    return inner_generator(default_generator(device));
+  }
+  return value;
+}
+// [/boxed-argument]
+
+c10::IValue to_device_value(Aliases& aliases, c10::IValue value) {
+  if (value.isTensor()) {
+    return aliases.adopt(value.toTensor());
+  }
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for_each_tensor(
+        value, [&](const at::Tensor& t) { list.push_back(aliases.adopt(t)); });
+    return list;
+  }
+  return value;
+}
+
+} // namespace
+
+// [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
+void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
+  const auto& schema = op.schema();
+  const auto count = schema.arguments().size();
+  const auto first = stack->size() - count;
+  const auto device = device_of_call(
+      schema, c10::ArrayRef<c10::IValue>(stack->data() + first, count));
+  const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  Aliases aliases(device);
+  for (size_t i = 0; i < count; ++i) {
+    auto& value = (*stack)[first + i];
+    value =
+        to_alias(aliases, device, schema.arguments()[i], std::move(value));
+  }
+  launch(device, schema.name().c_str(), [&] {
+    KernelScope scope(device);
+    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  });
+  aliases.commit();
+  for (auto& value : torch::jit::last(*stack, schema.returns().size())) {
+    const_cast<c10::IValue&>(value) =
+        to_device_value(aliases, std::move(const_cast<c10::IValue&>(value)));
+  }
+}
+// [/boxed-kernel]
+
+// [boxed-register] Every ATen operator with a CPU kernel and none of ours.
+void register_alias_kernels(torch::Library& library) {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name :
+       dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
+    const auto op = dispatcher.findSchema(name);
+    if (name.getNamespace() != "aten" || !op.has_value() ||
+        op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+      continue;
+    }
+    auto full_name = name.name.substr(sizeof("aten::") - 1);
+    if (!name.overload_name.empty()) {
+      full_name += "." + name.overload_name;
+    }
+    if (!omitted(full_name)) {
+      library.impl(
+          full_name.c_str(),
+          torch::CppFunction::makeFromBoxedFunction<&alias_kernel>());
+    }
+  }
+}
+// [/boxed-register]
+
+} // namespace openreg

@@ -1,0 +1,174 @@
+#include <ATen/EmptyTensor.h>
+#include <ATen/Context.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/set_native.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "csrc/aten/kernels.h"
+#include "csrc/runtime/allocator.h"
+
+// Tensors out of nothing, and tensors that change their size.
+
+namespace openreg {
+namespace {
+
+constexpr c10::DispatchKeySet device_keys(c10::DispatchKey::PrivateUse1);
+
+void check_options(
+    std::optional<c10::Layout> layout,
+    std::optional<bool> pin_memory) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      c10::layout_or_default(layout) == c10::kStrided,
+      "openreg: an empty tensor of layout ",
+      *layout,
+      " is not supported; expected torch.strided");
+  TORCH_CHECK(
+      !c10::pinned_memory_or_default(pin_memory),
+      "Only dense CPU tensors can be pinned");
+}
+
+// torch.use_deterministic_algorithms fills what would be left to chance.
+at::Tensor fill_if_deterministic(at::Tensor tensor) {
+  if (C10_UNLIKELY(
+          at::globalContext().deterministicAlgorithms() &&
+          at::globalContext().deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
+// [factory-empty] The first kernel that a backend needs.
+at::Tensor empty(
+    at::IntArrayRef size,
+    std::optional<at::ScalarType> dtype,
+    std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device,
+    std::optional<bool> pin_memory,
+    std::optional<at::MemoryFormat> memory_format) {
+  check_options(layout, pin_memory);
+  // The allocator allocates on the current device.
+  const c10::DeviceGuard guard(c10::device_or_default(device));
+  return fill_if_deterministic(at::Tensor(at::detail::empty_generic(
+      size,
+      device_allocator(),
+      device_keys,
+      c10::dtype_or_default(dtype),
+      memory_format)));
+}
+// [/factory-empty]
+
+at::Tensor empty_strided(
+    at::IntArrayRef size,
+    at::IntArrayRef stride,
+    std::optional<at::ScalarType> dtype,
+    std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device,
+    std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  const c10::DeviceGuard guard(c10::device_or_default(device));
+  return fill_if_deterministic(at::Tensor(at::detail::empty_strided_generic(
+      size,
+      stride,
+      device_allocator(),
+      device_keys,
+      c10::dtype_or_default(dtype))));
+}
+
+// Gives the tensor room for its new shape; the hook copies what was there.
+void grow_storage(at::TensorImpl& tensor) {
+  if (tensor.numel() == 0) {
+    return;
+  }
+  const size_t bytes = at::detail::computeStorageNbytes(
+      tensor.sizes(),
+      tensor.strides(),
+      tensor.dtype().itemsize(),
+      tensor.storage_offset());
+  const auto& storage = tensor.unsafe_storage();
+  if (bytes > storage.nbytes()) {
+    TORCH_CHECK(
+        storage.resizable(), "Trying to resize storage that is not resizable");
+    at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(storage, bytes);
+  }
+}
+
+// [factory-resize] A new shape; the storage only ever grows.
+const at::Tensor& resize_(
+    const at::Tensor& self,
+    at::IntArrayRef size,
+    std::optional<at::MemoryFormat> memory_format) {
+  auto& impl = *self.unsafeGetTensorImpl();
+  const auto old_bytes = static_cast<int64_t>(impl.unsafe_storage().nbytes());
+  if (impl.sizes() != size) {
+    impl.set_sizes_contiguous(size);
+    grow_storage(impl);
+  }
+  if (memory_format.has_value()) {
+    TORCH_CHECK(
+        *memory_format != at::MemoryFormat::Preserve,
+        "Unsupported memory format",
+        *memory_format);
+    impl.empty_tensor_restride(*memory_format);
+  }
+  if (C10_UNLIKELY(
+          at::globalContext().deterministicAlgorithms() &&
+          at::globalContext().deterministicFillUninitializedMemory())) {
+    at::native::fill_resize_deterministic_(self, old_bytes);
+  }
+  return self;
+}
+// [/factory-resize]
+
+// [factory-set] A tensor moves to another storage.
+at::Tensor& set_storage(
+    at::Tensor& self,
+    at::Storage source,
+    int64_t storage_offset,
+    at::IntArrayRef size,
+    at::IntArrayRef stride) {
+  at::native::checkSetStorage(self, source, storage_offset, size, stride);
+  auto& impl = *self.unsafeGetTensorImpl();
+  impl.set_storage_offset(storage_offset);
+  if (stride.data() != nullptr) {
+    impl.set_sizes_and_strides(size, stride);
+  } else {
+    impl.set_sizes_contiguous(size);
+  }
+  grow_storage(impl);
+  return self;
+}
+
+at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
+  const auto items =
+      static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  return set_storage(self, std::move(source), 0, {items}, {});
+}
+
+at::Tensor& set_nothing(at::Tensor& self) {
+  const at::Storage none(
+      at::Storage::use_byte_size_t(),
+      0,
+      pool_data_ptr(self.device().index(), 0),
+      device_allocator(),
+      /*resizable=*/true);
+  return set_storage(self, none, 0, {0}, {});
+}
+// [/factory-set]
+
+} // namespace
+
+// [factory-register] Names as in PyTorch's native_functions.yaml.
+void register_factories(const Registrar& add) {
+  add("empty.memory_format", &empty);
+  add("empty_strided", &empty_strided);
+  add("resize_", &resize_);
+  add("set_", &set_nothing);
+  add("set_.source_Tensor", &at::native::set_tensor_);
+  add("set_.source_Storage", &set_whole_storage);
+  add("set_.source_Storage_storage_offset", &set_storage);
+}
+// [/factory-register]
+
+} // namespace openreg

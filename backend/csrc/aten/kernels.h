@@ -1,0 +1,22 @@
+#pragma once
+
+#include "csrc/aten/registry.h"
+
+// What each family of kernels registers; register.cpp calls them in order.
+
+namespace openreg {
+
+// The minimal set: nothing below may be missing.
+void register_factories(const Registrar& add);
+void register_views(const Registrar& add);
+void register_copies(const Registrar& add);
+
+// What PyTorch asks a backend to write itself.
+void register_convolution(const Registrar& add);
+void register_recurrent(const Registrar& add);
+void register_random(const Registrar& add);
+
+// Operators whose call is so short that every nanosecond shows.
+void register_pointwise(const Registrar& add);
+
+} // namespace openreg

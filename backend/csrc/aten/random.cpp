@@ -1,0 +1,61 @@
+#include <optional>
+#include <tuple>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+
+#include "csrc/aten/alias.h"
+#include "csrc/aten/kernels.h"
+#include "csrc/runtime/generator.h"
+
+// Random operators with a generator argument go through the alias kernel. This
+// one has none: its CPU kernel would draw from the CPU's generator.
+
+namespace openreg {
+namespace {
+
+// [random-dropout] Drawn and scaled as the CPU's dropout does, bit for bit.
+std::tuple<at::Tensor, at::Tensor> native_dropout(
+    const at::Tensor& input,
+    double p,
+    std::optional<bool> train) {
+  const auto device = input.device().index();
+  const auto generator = inner_generator(default_generator(device));
+  return run_on_aliases("native_dropout", device, [&](auto&& alias) {
+    const auto x = alias(input);
+    if (!train.value_or(true)) {
+      return std::tuple(x.clone(), at::ones_like(x, at::kBool));
+    }
+    auto noise = at::empty_like(x).bernoulli_(1 - p, generator);
+    const auto mask = noise.to(at::kBool);
+    return std::tuple(x * noise.div_(1 - p), mask);
+  });
+}
+
+at::Tensor native_dropout_backward(
+    const at::Tensor& grad_output,
+    const at::Tensor& mask,
+    double scale) {
+  CommonDevice common;
+  common.add(grad_output);
+  common.add(mask);
+  return run_on_aliases(
+      "native_dropout_backward", common.index(), [&](auto&& alias) {
+        const auto grad = alias(grad_output);
+        // scale is 1 / (1 - p); p == 1 gives 0 and leaves nothing to scale.
+        auto noise = alias(mask).to(grad.scalar_type());
+        return grad * (scale == 0 ? noise : noise.div_(1 / scale));
+      });
+}
+// [/random-dropout]
+
+} // namespace
+
+void register_random(const Registrar& add) {
+  add("native_dropout", &native_dropout);
+  add("native_dropout_backward", &native_dropout_backward);
+}
+
+} // namespace openreg

@@ -1,0 +1,168 @@
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "csrc/aten/alias.h"
+#include "csrc/aten/kernels.h"
+
+// The fused cells of LSTM and GRU. PyTorch's CPU has none, it composes them,
+// but sends every PrivateUse1 device here. Equations: torch.nn.LSTM and
+// torch.nn.GRU. Shapes: gates (batch, 4*hidden) or (batch, 3*hidden), states
+// (batch, hidden), biases one-dimensional.
+
+namespace openreg {
+namespace {
+
+using at::Tensor;
+using Bias = std::optional<Tensor>;
+
+// Where the cell's five arguments live; raises when that is not one device.
+c10::DeviceIndex cell_device(
+    const Tensor& input_gates,
+    const Tensor& hidden_gates,
+    const Tensor& state,
+    const Bias& input_bias,
+    const Bias& hidden_bias) {
+  CommonDevice common;
+  common.add(input_gates);
+  common.add(hidden_gates);
+  common.add(state);
+  common.add(input_bias.value_or(Tensor()));
+  common.add(hidden_bias.value_or(Tensor()));
+  return common.index();
+}
+
+template <typename Alias>
+Tensor biased(const Alias& alias, const Tensor& gates, const Bias& bias) {
+  return bias.has_value() && bias->defined() ? alias(gates) + alias(*bias)
+                                             : alias(gates);
+}
+
+// Gates lie side by side in the second dimension.
+Tensor concat(at::TensorList gates) {
+  return at::cat(gates, 1);
+}
+
+// d sigmoid(x) and d tanh(x), in terms of the function's value y.
+Tensor sigmoid_slope(const Tensor& y) {
+  return y * (1 - y);
+}
+Tensor tanh_slope(const Tensor& y) {
+  return 1 - y * y;
+}
+
+// [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
+// The workspace keeps the gates' values for the backward pass.
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(
+    const Tensor& input_gates,
+    const Tensor& hidden_gates,
+    const Tensor& cx,
+    const Bias& input_bias,
+    const Bias& hidden_bias) {
+  const auto device =
+      cell_device(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+  return run_on_aliases("lstm_cell", device, [&](auto&& alias) {
+    const auto gates = (biased(alias, input_gates, input_bias) +
+                        biased(alias, hidden_gates, hidden_bias))
+                           .chunk(4, 1);
+    const auto i = gates[0].sigmoid();
+    const auto f = gates[1].sigmoid();
+    const auto g = gates[2].tanh();
+    const auto o = gates[3].sigmoid();
+    const auto cy = f * alias(cx) + i * g;
+    return std::tuple(o * cy.tanh(), cy, concat({i, f, g, o}));
+  });
+}
+// [/recurrent-lstm]
+
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
+    const Bias& grad_hy,
+    const Bias& grad_cy,
+    const Tensor& cx,
+    const Tensor& cy,
+    const Tensor& workspace,
+    bool has_bias) {
+  const auto or_zero = [](auto&& alias, const Bias& grad, const Tensor& like) {
+    return grad.has_value() && grad->defined() ? alias(*grad)
+                                               : at::zeros_like(alias(like));
+  };
+  return run_on_aliases(
+      "lstm_cell_backward", workspace.device().index(), [&](auto&& alias) {
+        const auto gates = alias(workspace).chunk(4, 1);
+        const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
+        const auto grad_h = or_zero(alias, grad_hy, cy);
+        const auto squashed = alias(cy).tanh();
+        const auto grad_c = grad_h * o * tanh_slope(squashed) +
+            or_zero(alias, grad_cy, cy);
+        const auto grad_gates = concat(
+            {grad_c * g * sigmoid_slope(i),
+             grad_c * alias(cx) * sigmoid_slope(f),
+             grad_c * i * tanh_slope(g),
+             grad_h * squashed * sigmoid_slope(o)});
+        return std::tuple(
+            grad_gates,
+            grad_c * f,
+            has_bias ? grad_gates.sum(0) : Tensor());
+      });
+}
+
+// r, z, n are reset, update and new gates; `hidden` is n's hidden part before
+// the reset gate, which the backward pass needs too.
+std::tuple<Tensor, Tensor> gru_cell(
+    const Tensor& input_gates,
+    const Tensor& hidden_gates,
+    const Tensor& hx,
+    const Bias& input_bias,
+    const Bias& hidden_bias) {
+  const auto device =
+      cell_device(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+  return run_on_aliases("gru_cell", device, [&](auto&& alias) {
+    const auto in = biased(alias, input_gates, input_bias).chunk(3, 1);
+    const auto hid = biased(alias, hidden_gates, hidden_bias).chunk(3, 1);
+    const auto r = (hid[0] + in[0]).sigmoid();
+    const auto z = (hid[1] + in[1]).sigmoid();
+    const auto n = (in[2] + r * hid[2]).tanh();
+    return std::tuple(
+        (alias(hx) - n) * z + n, concat({r, z, n, alias(hx), hid[2]}));
+  });
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
+    const Tensor& grad_hy,
+    const Tensor& workspace,
+    bool has_bias) {
+  return run_on_aliases(
+      "gru_cell_backward", workspace.device().index(), [&](auto&& alias) {
+        const auto saved = alias(workspace).chunk(5, 1);
+        const auto &r = saved[0], &z = saved[1], &n = saved[2];
+        const auto &hx = saved[3], &hidden = saved[4];
+        const auto grad = alias(grad_hy);
+        const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
+        const auto grad_n = grad * (1 - z) * tanh_slope(n);
+        const auto grad_r = grad_n * hidden * sigmoid_slope(r);
+        const auto grad_in = concat({grad_r, grad_z, grad_n});
+        const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
+        return std::tuple(
+            grad_in,
+            grad_hid,
+            grad * z,
+            has_bias ? grad_in.sum(0) : Tensor(),
+            has_bias ? grad_hid.sum(0) : Tensor());
+      });
+}
+
+} // namespace
+
+void register_recurrent(const Registrar& add) {
+  add("_thnn_fused_lstm_cell", &lstm_cell);
+  add("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
+  add("_thnn_fused_gru_cell", &gru_cell);
+  add("_thnn_fused_gru_cell_backward", &gru_cell_backward);
+}
+
+} // namespace openreg

@@ -1,0 +1,23 @@
+#include "csrc/aten/boxed.h"
+#include "csrc/aten/kernels.h"
+
+namespace openreg {
+
+// [register-aten] One block says what runs on the device, in order.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  const Registrar add(library);
+  register_factories(add);
+  register_views(add);
+  register_copies(add);
+  if (full_operator_set()) {
+    register_convolution(add);
+    register_recurrent(add);
+    register_random(add);
+    register_pointwise(add);
+    // Last, because it fills in what has no kernel yet.
+    register_alias_kernels(library);
+  }
+}
+// [/register-aten]
+
+} // namespace openreg

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include <torch/library.h>
+
+// Registration that tests can thin out: OPENREG_OPERATORS=minimal leaves the
+// minimal set and the copying fallback, OPENREG_OMIT=<operator> one kernel
+// less. So a test can show what each row of the minimal set is for.
+
+namespace openreg {
+
+// False when OPENREG_OPERATORS asks for the minimal set only.
+bool full_operator_set();
+
+// True when OPENREG_OMIT names this kernel, such as "empty.memory_format".
+bool omitted(std::string_view name);
+
+// Registers kernels with `library` unless they are omitted.
+class Registrar {
+ public:
+  explicit Registrar(torch::Library& library) : library_(library) {}
+
+  template <typename Kernel>
+  void operator()(const char* name, Kernel&& kernel) const {
+    if (!omitted(name)) {
+      library_.impl(name, std::forward<Kernel>(kernel));
+    }
+  }
+
+ private:
+  torch::Library& library_;
+};
+
+} // namespace openreg

@@ -1,0 +1,107 @@
+#include "csrc/runtime/device.h"
+
+#include <atomic>
+
+#include <c10/core/DeviceGuard.h>
+
+namespace openreg {
+namespace {
+
+std::atomic<bool> initialized{false};
+
+}  // namespace
+
+// [device-error] An error code becomes an exception that says three things.
+void raise_error(orError_t error, const char* call) {
+  TORCH_CHECK(
+      error != orErrorForkedProcess,
+      "Cannot re-initialize openreg in forked subprocess. To use openreg with "
+      "multiprocessing, you must use the 'spawn' start method");
+  // Which code, what it means, and what the device says about this case.
+  TORCH_CHECK(
+      false,
+      orGetErrorName(error),
+      " (",
+      orGetErrorString(error),
+      ") from ",
+      call,
+      ": ",
+      orGetErrorDetail());
+}
+// [/device-error]
+
+void check_environment() {
+  int count = 0;
+  OPENREG_CHECK(orGetDeviceCount(&count));
+}
+
+void initialize() {
+  check_environment();
+  TORCH_CHECK(
+      device_count() > 0,
+      "No openreg devices are available: OPENREG_DEVICE_COUNT is 0. Unset it, "
+      "or set it to the number of devices to emulate.");
+  initialized = true;
+}
+
+bool is_initialized() noexcept {
+  return initialized;
+}
+
+// [device-count] Counting never raises: no device is an answer, too.
+c10::DeviceIndex device_count() noexcept {
+  static const auto count = []() -> c10::DeviceIndex {
+    int devices = 0;
+    const bool known = orGetDeviceCount(&devices) == orSuccess;
+    return known ? static_cast<c10::DeviceIndex>(devices) : 0;
+  }();
+  return count;
+}
+// [/device-count]
+
+// [device-check] One rule for what an index may be, and one message.
+void check_device(c10::DeviceIndex device) {
+  TORCH_CHECK(
+      0 <= device && device < device_count(),
+      "The device index is out of range. It must be in [0, ",
+      static_cast<int>(device_count()),
+      "), but got ",
+      static_cast<int>(device),
+      ".");
+}
+// [/device-check]
+
+c10::DeviceIndex current_device() {
+  int device = 0;
+  OPENREG_CHECK(orGetDevice(&device));
+  return static_cast<c10::DeviceIndex>(device);
+}
+
+// [device-set] Check the index, then ask the device.
+void set_device(c10::DeviceIndex device) {
+  check_device(device);
+  OPENREG_CHECK(orSetDevice(device));
+}
+// [/device-set]
+
+// [device-exchange] The two ways to move away and be able to come back.
+c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
+  const c10::DeviceIndex previous = current_device();
+  if (previous != device) {
+    set_device(device);
+  }
+  return previous;
+}
+
+c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
+  // "No device", the index of a CPU tensor for one, leaves all as it is.
+  return device < 0 ? -1 : exchange_device(device);
+}
+// [/device-exchange]
+
+void synchronize_device(c10::DeviceIndex device) {
+  const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  OPENREG_CHECK(orDeviceSynchronize());
+}
+
+}  // namespace openreg

@@ -1,0 +1,287 @@
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "device/state.h"
+
+// How the machine comes to be: addresses at the first call, memory at the
+// first use, and nothing at all in a process forked after that.
+
+namespace openreg {
+
+std::atomic<Machine*> ready_machine{nullptr};
+constinit thread_local int current_index = 0;
+
+namespace {
+
+std::mutex start_mutex;
+std::atomic<bool> forked{false};
+
+// [dev-reserve] Addresses alone: nothing can be read, written or used up.
+// The device range is the lower half and stays as it is. The kernel range is
+// the upper half, over which open_machine maps the devices' memory.
+orError_t reserve_addresses(Machine* machine) {
+  const Config& config = machine->config;
+  const size_t bytes = config.device_count * config.capacity;
+  if (bytes == 0) {
+    return orSuccess;
+  }
+  void* const start = mmap(
+      nullptr,
+      2 * bytes,
+      PROT_NONE,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+      -1,
+      0);
+  if (start == MAP_FAILED) {
+    return fail(
+        orErrorMemoryAllocation,
+        "cannot reserve addresses for %d devices of %zu bytes: %s; "
+        "OPENREG_DEVICE_MEMORY sets a smaller size",
+        config.device_count,
+        config.capacity,
+        std::strerror(errno));
+  }
+  machine->space = {
+      reinterpret_cast<uintptr_t>(start),
+      bytes,
+      config.capacity,
+      static_cast<ptrdiff_t>(bytes)};
+  return orSuccess;
+}
+// [/dev-reserve]
+
+// [dev-map-memory] A device's memory is a file without a name.
+bool map_memory(const Machine* machine, Device* device) {
+  const size_t capacity = machine->space.device_capacity;
+  const uintptr_t place = device->base + machine->space.kernel_offset;
+  char name[32];
+  std::snprintf(name, sizeof(name), "openreg-device-%d", device->index);
+  device->memory = memfd_create(name, MFD_CLOEXEC);
+  return device->memory >= 0 && ftruncate(device->memory, capacity) == 0 &&
+         mmap(
+             reinterpret_cast<void*>(place),
+             capacity,
+             PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+             device->memory,
+             0) != MAP_FAILED;
+}
+// [/dev-map-memory]
+
+void close_memory(Machine* machine) {
+  for (Device& device : machine->devices) {
+    if (device.memory >= 0) {
+      close(device.memory);
+      device.memory = -1;
+    }
+  }
+}
+
+Machine* make_machine(const Config& config) {
+  Machine* const machine = new Machine;
+  machine->config = config;
+  if (reserve_addresses(machine) != orSuccess) {
+    delete machine;
+    return nullptr;
+  }
+  for (int index = 0; index < config.device_count; ++index) {
+    Device& device = machine->devices[index];
+    device.index = index;
+    device.base = machine->space.device_base + index * config.capacity;
+    device.default_stream.device = index;
+    device.free_bytes = config.capacity;
+    device.gaps.emplace(device.base, config.capacity);
+  }
+  return machine;
+}
+
+// [dev-fork] A fork waits for a start, then cuts the child off.
+void before_fork() {
+  start_mutex.lock();
+}
+
+void after_fork_in_parent() {
+  start_mutex.unlock();
+}
+
+// Memory that the parent only reserved is the child's to open for itself.
+void after_fork_in_child() {
+  Machine* const machine = ready_machine.load();
+  if (machine != nullptr && machine->open) {
+    close_memory(machine);
+    forked = true;
+    ready_machine = nullptr;
+  }
+  start_mutex.unlock();
+}
+
+const int fork_hooks =
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+// [/dev-fork]
+
+}  // namespace
+
+bool is_forked() {
+  return forked.load(std::memory_order_relaxed);
+}
+
+// The first call of the process starts the machine.
+Machine* start_machine() {
+  const std::lock_guard lock(start_mutex);
+  if (forked) {
+    fail(
+        orErrorForkedProcess,
+        "this process was forked from one that had used the device; start it "
+        "with 'spawn' instead: multiprocessing.set_start_method('spawn')");
+    return nullptr;
+  }
+  static const Config& config = *new Config(read_config());
+  if (!config.problem.empty()) {
+    fail(orErrorInvalidConfiguration, "%s", config.problem.c_str());
+    return nullptr;
+  }
+  if (ready_machine == nullptr) {
+    ready_machine = make_machine(config);
+  }
+  return ready_machine;
+}
+
+// [dev-open] The first use of a device maps the memory of all.
+orError_t open_machine(Machine* machine) {
+  const std::lock_guard lock(start_mutex);
+  if (find_device(machine, current_index) == nullptr) {
+    return orPeekAtLastError();  // there are no devices
+  }
+  if (machine->open) {
+    return orSuccess;  // by another thread, a moment ago
+  }
+  const int count = machine->config.device_count;
+  bool done = true;
+  for (int index = 0; index < count; ++index) {
+    done = done && map_memory(machine, &machine->devices[index]);
+  }
+  // A forked child loses both ranges, and a core dump leaves them out.
+  void* const start = reinterpret_cast<void*>(machine->space.device_base);
+  const size_t bytes = 2 * machine->space.device_bytes;
+  done = done && madvise(start, bytes, MADV_DONTFORK) == 0 &&
+         madvise(start, bytes, MADV_DONTDUMP) == 0;
+  if (!done) {
+    const char* const reason = std::strerror(errno);
+    close_memory(machine);
+    return fail(
+        orErrorMemoryAllocation,
+        "cannot map the memory of %d devices: %s",
+        count,
+        reason);
+  }
+  if (machine->config.explain_faults) {
+    install_fault_handler();
+  }
+  machine->open = true;
+  return orSuccess;
+}
+// [/dev-open]
+
+// An index is checked in one place.
+Device* find_device(Machine* machine, int index) {
+  const int count = machine->config.device_count;
+  if (0 <= index && index < count) {
+    return &machine->devices[index];
+  }
+  if (count == 0) {
+    fail(orErrorInvalidDevice, "there are no devices: OPENREG_DEVICE_COUNT=0");
+  } else {
+    fail(
+        orErrorInvalidDevice,
+        "device %d is out of range; expected 0 to %d",
+        index,
+        count - 1);
+  }
+  return nullptr;
+}
+
+}  // namespace openreg
+
+using namespace openreg;
+
+orError_t orGetDeviceCount(int* count) {
+  if (count == nullptr) {
+    return fail(orErrorInvalidValue, "orGetDeviceCount: count is NULL");
+  }
+  const Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  *count = machine->config.device_count;
+  return orSuccess;
+}
+
+// [dev-set-device] The current device is a number that each thread keeps.
+orError_t orSetDevice(int device) {
+  Machine* const machine = get_machine();
+  if (machine == nullptr || find_device(machine, device) == nullptr) {
+    return orPeekAtLastError();
+  }
+  current_index = device;
+  return orSuccess;
+}
+
+orError_t orGetDevice(int* device) {
+  if (device == nullptr) {
+    return fail(orErrorInvalidValue, "orGetDevice: device is NULL");
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr || find_device(machine, current_index) == nullptr) {
+    return orPeekAtLastError();
+  }
+  *device = current_index;
+  return orSuccess;
+}
+// [/dev-set-device]
+
+orError_t orGetDeviceProperties(orDeviceProp* prop, int device) {
+  if (prop == nullptr) {
+    return fail(orErrorInvalidValue, "orGetDeviceProperties: prop is NULL");
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr || find_device(machine, device) == nullptr) {
+    return orPeekAtLastError();
+  }
+  cpu_set_t cpus[8] = {};  // as many as Linux can have
+  sched_getaffinity(0, sizeof(cpus), cpus);
+  *prop = {};
+  std::snprintf(prop->name, sizeof(prop->name), "OpenReg");
+  prop->total_memory = machine->config.capacity;
+  prop->major = 1;
+  prop->minor = 0;
+  prop->multi_processor_count = CPU_COUNT_S(sizeof(cpus), cpus);
+  return orSuccess;
+}
+
+// Nothing to wait for: a kernel has run when its launch returns.
+orError_t orDeviceSynchronize(void) {
+  Machine* const machine = get_machine();
+  if (machine == nullptr || find_device(machine, current_index) == nullptr) {
+    return orPeekAtLastError();
+  }
+  return orSuccess;
+}
+
+orError_t orGetAddressSpace(orAddressSpace* space) {
+  if (space == nullptr) {
+    return fail(orErrorInvalidValue, "orGetAddressSpace: space is NULL");
+  }
+  const Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  *space = machine->space;
+  return orSuccess;
+}

@@ -1,0 +1,307 @@
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+
+#include "device/state.h"
+
+// Blocks of device memory, and of pinned host memory.
+
+namespace openreg {
+
+namespace {
+
+size_t round_to_page(const Machine* machine, size_t bytes) {
+  const size_t page = machine->config.page;
+  return (bytes + page - 1) / page * page;
+}
+
+// Blocks are cut from the smallest gap that holds them.
+// The answer is 0 when no gap does.
+uintptr_t take(Device* device, size_t bytes) {
+  auto& gaps = device->gaps;
+  auto best = gaps.end();
+  for (auto gap = gaps.begin(); gap != gaps.end(); ++gap) {
+    if (gap->second >= bytes &&
+        (best == gaps.end() || gap->second < best->second)) {
+      best = gap;
+    }
+  }
+  if (best == gaps.end()) {
+    return 0;
+  }
+  const auto [base, size] = *best;
+  gaps.erase(best);
+  if (size > bytes) {
+    gaps.emplace(base + bytes, size - bytes);
+  }
+  device->free_bytes -= bytes;
+  return base;
+}
+
+// A freed block joins the gaps on both sides of it.
+void give_back(Device* device, uintptr_t base, size_t bytes) {
+  auto& gaps = device->gaps;
+  device->free_bytes += bytes;
+  const auto after = gaps.find(base + bytes);
+  if (after != gaps.end()) {
+    bytes += after->second;
+    gaps.erase(after);
+  }
+  const auto place = gaps.lower_bound(base);
+  if (place != gaps.begin()) {
+    const auto before = std::prev(place);
+    if (before->first + before->second == base) {
+      before->second += bytes;
+      return;
+    }
+  }
+  gaps.emplace(base, bytes);
+}
+
+// A record for a new block: an old one, or one more.
+Record* unused_record(Device* device) {
+  if (!device->spare.empty()) {
+    Record* const record = device->spare.back();
+    device->spare.pop_back();
+    return record;
+  }
+  Record* const record = new Record;
+  record->next = device->records;
+  device->records = record;
+  return record;
+}
+
+// [dev-release-pages] A hole in the file reads as zeros and costs nothing.
+orError_t release_pages(const Device* device, size_t start, size_t bytes) {
+  constexpr int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (fallocate(device->memory, mode, start, bytes) == 0) {
+    return orSuccess;
+  }
+  return fail(
+      orErrorMemoryAllocation,
+      "cannot give %zu bytes of device %d back to the system: %s",
+      bytes,
+      device->index,
+      std::strerror(errno));
+}
+// [/dev-release-pages]
+
+// The entry of the block that may hold `place`, or the end.
+template <typename Blocks>
+auto entry_below(const Blocks& blocks, uintptr_t place) {
+  const auto next = blocks.upper_bound(place);
+  return next == blocks.begin() ? blocks.end() : std::prev(next);
+}
+
+Block find_pinned(Machine* machine, uintptr_t place) {
+  const std::shared_lock lock(machine->pinned_mutex);
+  const auto entry = entry_below(machine->pinned, place);
+  if (entry == machine->pinned.end() ||
+      place - entry->first >= entry->second.size) {
+    return {};
+  }
+  const auto& [base, block] = *entry;
+  return {orMemoryTypeHost, block.device, base, block.size};
+}
+
+}  // namespace
+
+// [dev-find-block] Any address inside a block finds it; look-ups share a lock.
+Block find_block(Machine* machine, const void* address) {
+  // Before the first use there is no block, and no lock may be held: a child
+  // forked then would wait for it forever.
+  if (!machine->open) {
+    return {};
+  }
+  const uintptr_t place = to_integer(address);
+  if (!in_device_range(machine, address)) {
+    return find_pinned(machine, place);
+  }
+  const Device* const device = owner_of(machine, address);
+  const std::shared_lock lock(device->mutex);
+  const auto entry = entry_below(device->live, place);
+  if (entry == device->live.end() ||
+      place - entry->first >= entry->second->size) {
+    return {};
+  }
+  const auto [base, record] = *entry;
+  return {orMemoryTypeDevice, device->index, base, record->size};
+}
+// [/dev-find-block]
+
+}  // namespace openreg
+
+using namespace openreg;
+
+// [dev-or-malloc] A device has a lock of its own, so none waits for another.
+orError_t orMalloc(void** ptr, size_t size) {
+  if (ptr == nullptr) {
+    return fail(orErrorInvalidValue, "orMalloc: ptr is NULL");
+  }
+  Machine* const machine = use_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (size == 0) {
+    *ptr = nullptr;
+    return orSuccess;
+  }
+  Device* const device = &machine->devices[current_index];
+  const std::unique_lock lock(device->mutex);
+  // Compared first, so that rounding up cannot overflow.
+  const bool fits = size <= machine->config.capacity;
+  const uintptr_t base = fits ? take(device, round_to_page(machine, size)) : 0;
+  if (base == 0) {
+    return fail(
+        orErrorMemoryAllocation,
+        "device %d has no gap of %zu bytes; %zu of its %zu bytes are free",
+        device->index,
+        size,
+        device->free_bytes,
+        machine->config.capacity);
+  }
+  Record* const record = unused_record(device);
+  record->size = size;
+  record->base = base;
+  device->live.emplace(base, record);
+  *ptr = reinterpret_cast<void*>(base);
+  return orSuccess;
+}
+// [/dev-or-malloc]
+
+// [dev-or-free] Only the start of a live block can be freed, and only once.
+orError_t orFree(void* ptr) {
+  if (ptr == nullptr || is_forked()) {
+    return orSuccess;  // what a parent allocated is the parent's to free
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  // Rules out all that is in no block, host memory too.
+  if (find_block(machine, ptr).type != orMemoryTypeDevice) {
+    return fail(
+        orErrorInvalidDevicePointer,
+        "orFree: %p is in no live block of device memory; was it freed?",
+        ptr);
+  }
+  Device* const device = owner_of(machine, ptr);
+  const std::unique_lock lock(device->mutex);
+  const auto block = device->live.find(to_integer(ptr));
+  if (block == device->live.end()) {
+    return fail(
+        orErrorInvalidDevicePointer,
+        "orFree: %p is not the start of a block; expected what orMalloc gave",
+        ptr);
+  }
+  const auto [base, record] = *block;
+  const size_t bytes = round_to_page(machine, record->size);
+  if (release_pages(device, base - device->base, bytes) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  record->base = 0;
+  device->spare.push_back(record);
+  device->live.erase(block);
+  give_back(device, base, bytes);
+  return orSuccess;
+}
+// [/dev-or-free]
+
+// Pinned memory is the host's own, and known to the device.
+orError_t orMallocHost(void** ptr, size_t size) {
+  if (ptr == nullptr) {
+    return fail(orErrorInvalidValue, "orMallocHost: ptr is NULL");
+  }
+  Machine* const machine = use_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (size == 0) {
+    *ptr = nullptr;
+    return orSuccess;
+  }
+  constexpr int protection = PROT_READ | PROT_WRITE;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+  void* const base = mmap(nullptr, size, protection, flags, -1, 0);
+  if (base == MAP_FAILED) {
+    return fail(
+        orErrorMemoryAllocation,
+        "cannot map %zu bytes of host memory: %s",
+        size,
+        std::strerror(errno));
+  }
+  const std::unique_lock lock(machine->pinned_mutex);
+  machine->pinned[to_integer(base)] = {size, current_index};
+  *ptr = base;
+  return orSuccess;
+}
+
+orError_t orFreeHost(void* ptr) {
+  if (ptr == nullptr || is_forked()) {
+    return orSuccess;
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  // As in find_block, no lock before the first use.
+  if (machine->open) {
+    const std::unique_lock lock(machine->pinned_mutex);
+    const auto block = machine->pinned.find(to_integer(ptr));
+    if (block != machine->pinned.end()) {
+      if (munmap(ptr, block->second.size) != 0) {
+        return fail(
+            orErrorMemoryAllocation, "munmap: %s", std::strerror(errno));
+      }
+      machine->pinned.erase(block);
+      return orSuccess;
+    }
+  }
+  return fail(
+      orErrorInvalidValue,
+      "orFreeHost: %p is not a pointer that orMallocHost gave, or was freed",
+      ptr);
+}
+
+// What can be had in whole pages.
+orError_t orMemGetInfo(size_t* free, size_t* total) {
+  if (free == nullptr || total == nullptr) {
+    return fail(orErrorInvalidValue, "orMemGetInfo: free or total is NULL");
+  }
+  Machine* const machine = use_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  const Device* const device = &machine->devices[current_index];
+  const std::shared_lock lock(device->mutex);
+  *free = device->free_bytes;
+  *total = machine->config.capacity;
+  return orSuccess;
+}
+
+// What an address says about itself.
+orError_t orPointerGetAttributes(
+    orPointerAttributes* attributes, const void* ptr) {
+  if (attributes == nullptr) {
+    return fail(
+        orErrorInvalidValue, "orPointerGetAttributes: attributes is NULL");
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  const Block block = find_block(machine, ptr);
+  if (block.base == 0 && in_device_range(machine, ptr)) {
+    return fail(
+        orErrorInvalidDevicePointer,
+        "%p is in the range of device memory, but in no live block",
+        ptr);
+  }
+  void* const base = reinterpret_cast<void*>(block.base);
+  *attributes = {block.type, block.device, base, block.size};
+  return orSuccess;
+}

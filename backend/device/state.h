@@ -1,0 +1,142 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "device/openreg.h"
+
+// What the files of libopenreg.so share. Nothing here leaves the library.
+// All state is allocated once and leaks on purpose: a thread may still run
+// when the process's destructors do.
+
+struct orStream {
+  int device;
+};
+
+namespace openreg {
+
+inline constexpr int kMaxDevices = 16;
+
+// [dev-config] What the environment may say, and what holds when it does not.
+struct Config {
+  int device_count = 2;               // OPENREG_DEVICE_COUNT
+  size_t capacity = size_t{4} << 30;  // OPENREG_DEVICE_MEMORY, whole pages
+  bool explain_faults = true;         // OPENREG_SEGV_HANDLER
+  size_t page = 0;                    // of the system
+  std::string problem;                // empty unless a value is malformed
+};
+// [/dev-config]
+
+Config read_config();
+
+// [dev-record] A live block, as a signal handler can read it.
+// Records form a list that only grows; a freed block leaves base 0 behind and
+// its record serves a later block. So no reader ever needs a lock.
+struct Record {
+  std::atomic<uintptr_t> base{0};
+  std::atomic<size_t> size{0};  // as requested, not rounded
+  Record* next = nullptr;
+};
+// [/dev-record]
+
+// [dev-device] One device: its part of the address space, and its blocks.
+struct Device {
+  int index = 0;
+  uintptr_t base = 0;
+  int memory = -1;  // the memfd behind the kernel range
+  orStream default_stream{};
+  mutable std::shared_mutex mutex;  // guards all below but the list's links
+  std::map<uintptr_t, Record*> live;
+  std::map<uintptr_t, size_t> gaps;  // what is free: start and bytes
+  std::vector<Record*> spare;        // records of freed blocks
+  size_t free_bytes = 0;
+  std::atomic<Record*> records{nullptr};
+};
+// [/dev-device]
+
+struct PinnedBlock {
+  size_t size;
+  int device;  // that was current
+};
+
+// What a look-up finds.
+struct Block {
+  orMemoryType type = orMemoryTypeUnregistered;
+  int device = -1;
+  uintptr_t base = 0;  // 0: there is none
+  size_t size = 0;
+};
+
+// All devices. Reserving addresses is enough to answer what a device is;
+// `open` turns true when one is first used, which a forked child must not
+// share.
+struct Machine {
+  Config config;
+  orAddressSpace space{};
+  Device devices[kMaxDevices];
+  std::shared_mutex pinned_mutex;
+  std::map<uintptr_t, PinnedBlock> pinned;
+  std::atomic<bool> open{false};
+};
+
+// Records this thread's last error and its sentence, and returns the error.
+__attribute__((format(printf, 2, 3))) orError_t
+fail(orError_t error, const char* format, ...);
+
+extern std::atomic<Machine*> ready_machine;
+extern constinit thread_local int current_index;
+
+Machine* start_machine();
+orError_t open_machine(Machine* machine);
+
+// [dev-machine] The way into every call costs one load once it has succeeded.
+// NULL when there is no machine to be had; fail() has been called then.
+inline Machine* get_machine() {
+  Machine* const machine = ready_machine.load(std::memory_order_acquire);
+  return machine != nullptr ? machine : start_machine();
+}
+
+// As above, for the calls that use a device rather than describe it.
+inline Machine* use_machine() {
+  Machine* const machine = get_machine();
+  if (machine == nullptr || machine->open.load(std::memory_order_acquire)) {
+    return machine;
+  }
+  return open_machine(machine) == orSuccess ? machine : nullptr;
+}
+// [/dev-machine]
+
+// Whether an ancestor of this process had used the device when it forked.
+bool is_forked();
+
+// The device, or NULL after fail() when `index` is out of range.
+Device* find_device(Machine* machine, int index);
+
+// The block of device or pinned memory that `address` points into.
+Block find_block(Machine* machine, const void* address);
+
+inline uintptr_t to_integer(const void* address) {
+  return reinterpret_cast<uintptr_t>(address);
+}
+
+// The address alone says whose it is.
+inline bool in_device_range(const Machine* machine, const void* address) {
+  return to_integer(address) - machine->space.device_base <
+         machine->space.device_bytes;
+}
+
+// Of an address in the device range.
+template <typename M>
+auto* owner_of(M* machine, const void* address) {
+  const uintptr_t offset = to_integer(address) - machine->space.device_base;
+  return &machine->devices[offset / machine->space.device_capacity];
+}
+
+void install_fault_handler();
+
+}  // namespace openreg

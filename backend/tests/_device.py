@@ -1,0 +1,306 @@
+"""libopenreg.so through ctypes: the device as its own tests see it.
+
+No torch in here. A test that needs a process of its own (another environment,
+a fault, a fork) writes it as a string for `run`, which starts in about 50 ms.
+"""
+
+import ctypes
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from pathlib import Path
+
+HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(
+    5
+)
+UNREGISTERED, HOST, DEVICE = range(3)
+PAGE = os.sysconf("SC_PAGESIZE")
+
+Kernel = ctypes.CFUNCTYPE(c_int, c_void_p)
+Release = ctypes.CFUNCTYPE(None, c_void_p)
+
+
+class DeviceProp(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char * 64),
+        ("total_memory", c_size_t),
+        ("major", c_int),
+        ("minor", c_int),
+        ("multi_processor_count", c_int),
+    ]
+
+
+class AddressSpace(ctypes.Structure):
+    _fields_ = [
+        ("device_base", c_size_t),
+        ("device_bytes", c_size_t),
+        ("device_capacity", c_size_t),
+        ("kernel_offset", ctypes.c_ssize_t),
+    ]
+
+
+class PointerAttributes(ctypes.Structure):
+    _fields_ = [
+        ("type", c_int),
+        ("device", c_int),
+        ("base", c_void_p),
+        ("size", c_size_t),
+    ]
+
+
+class DeviceError(Exception):
+    """What a call answered, by name, and the sentence it left."""
+
+    def __init__(self, name, detail):
+        super().__init__(f"{name}: {detail}")
+        self.name = name
+        self.detail = detail
+
+
+def library_path():
+    """The libopenreg.so of the installed package, which is not imported."""
+    if override := os.environ.get("OPENREG_LIBRARY"):
+        return Path(override)
+    spec = importlib.util.find_spec("torch_openreg")
+    packages = list(spec.submodule_search_locations) if spec else []
+    # An editable install keeps the package in the tree, its libraries not.
+    packages.append(Path(sysconfig.get_path("purelib"), "torch_openreg"))
+    for package in packages:
+        path = Path(package, "lib", "libopenreg.so")
+        if path.exists():
+            return path
+    raise FileNotFoundError(
+        f"no lib/libopenreg.so in {packages}: run nox -s build"
+    )
+
+
+def load():
+    library = ctypes.CDLL(str(library_path()))
+    for name in ("orGetErrorName", "orGetErrorString", "orGetErrorDetail"):
+        getattr(library, name).restype = c_char_p
+    library.orExplainFault.restype = c_size_t
+    pointers = {
+        "orMalloc": [POINTER(c_void_p), c_size_t],
+        "orFree": [c_void_p],
+        "orMallocHost": [POINTER(c_void_p), c_size_t],
+        "orFreeHost": [c_void_p],
+        "orPointerGetAttributes": [POINTER(PointerAttributes), c_void_p],
+        "orMemcpy": [c_void_p, c_void_p, c_size_t, c_int],
+        "orMemcpyPeer": [c_void_p, c_int, c_void_p, c_int, c_size_t],
+        "orMemset": [c_void_p, c_int, c_size_t],
+        "orLaunchKernel": [c_void_p, c_char_p, c_void_p, c_void_p, c_void_p],
+        "orDeviceGetDefaultStream": [POINTER(c_void_p), c_int],
+        "orExplainFault": [c_void_p, c_char_p, c_size_t],
+    }
+    for name, types in pointers.items():
+        getattr(library, name).argtypes = types
+    return library
+
+
+library = load()
+
+
+def call(name, *arguments):
+    """Calls `name` and raises DeviceError unless it answers orSuccess."""
+    code = getattr(library, name)(*arguments)
+    if code != 0:
+        raise DeviceError(
+            library.orGetErrorName(code).decode(),
+            library.orGetErrorDetail().decode(),
+        )
+
+
+def result(kind, name, *arguments):
+    """The value that a call writes through its first parameter."""
+    value = kind()
+    call(name, byref(value), *arguments)
+    return value if isinstance(value, ctypes.Structure) else value.value
+
+
+def device_count():
+    return result(c_int, "orGetDeviceCount")
+
+
+def get_device():
+    return result(c_int, "orGetDevice")
+
+
+def set_device(index):
+    call("orSetDevice", index)
+
+
+def properties(index):
+    return result(DeviceProp, "orGetDeviceProperties", index)
+
+
+def address_space():
+    return result(AddressSpace, "orGetAddressSpace")
+
+
+def malloc(size):
+    return result(c_void_p, "orMalloc", size)
+
+
+def free(pointer):
+    call("orFree", pointer)
+
+
+def malloc_host(size):
+    return result(c_void_p, "orMallocHost", size)
+
+
+def free_host(pointer):
+    call("orFreeHost", pointer)
+
+
+def memory_info():
+    """Free and total bytes of the current device."""
+    available, total = c_size_t(), c_size_t()
+    call("orMemGetInfo", byref(available), byref(total))
+    return available.value, total.value
+
+
+def attributes(pointer):
+    found = result(PointerAttributes, "orPointerGetAttributes", pointer)
+    return found.type, found.device, found.base, found.size
+
+
+def memcpy(dst, src, count, kind=DEFAULT):
+    call("orMemcpy", dst, src, count, kind)
+
+
+def memcpy_peer(dst, dst_device, src, src_device, count):
+    call("orMemcpyPeer", dst, dst_device, src, src_device, count)
+
+
+def memset(pointer, value, count):
+    call("orMemset", pointer, value, count)
+
+
+def write(pointer, data):
+    """Copies bytes to the device."""
+    memcpy(pointer, ctypes.cast(data, c_void_p), len(data), HOST_TO_DEVICE)
+
+
+def read(pointer, count):
+    """Copies bytes from the device."""
+    buffer = ctypes.create_string_buffer(count)
+    memcpy(ctypes.addressof(buffer), pointer, count, DEVICE_TO_HOST)
+    return buffer.raw
+
+
+def default_stream(index):
+    return result(c_void_p, "orDeviceGetDefaultStream", index)
+
+
+def launch(kernel, stream=None, args=None, release=None, name=b"test"):
+    call(
+        "orLaunchKernel",
+        stream,
+        name,
+        ctypes.cast(kernel, c_void_p) if kernel else None,
+        args,
+        ctypes.cast(release, c_void_p) if release else None,
+    )
+
+
+def explain_fault(address, size=512):
+    buffer = ctypes.create_string_buffer(size)
+    length = library.orExplainFault(address, buffer, size)
+    assert length == len(buffer.value)
+    return buffer.value.decode()
+
+
+def run(code, **environment):
+    """Runs `code` in a fresh process that has all of this module's names."""
+    here = str(Path(__file__).parent)
+    variables = {
+        **os.environ,
+        "PYTHONPATH": here,
+        "OPENREG_LIBRARY": str(library_path()),
+        **environment,
+    }
+    return subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from _device import *\n" + textwrap.dedent(code),
+        ],
+        env={k: v for k, v in variables.items() if v is not None},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def build(source, folder):
+    """Compiles a program of this folder against the library."""
+    here = Path(__file__).parent
+    program = folder / Path(source).stem
+    library = library_path()
+    subprocess.run(
+        [
+            *shlex.split(os.environ.get("CXX", "c++")),
+            *("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"),
+            f"-I{here.parent}",
+            str(here / source),
+            str(library),
+            f"-Wl,-rpath,{library.parent}",
+            "-lpthread",
+            *("-o", str(program)),
+        ],
+        check=True,
+    )
+    return program
+
+
+def check_run(code, **environment):
+    """As `run`, for code that must end well; what it printed."""
+    done = run(code, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(name, match=""):
+    """Expects a DeviceError of this name, with a sentence that matches."""
+    import pytest  # which the code of `run` does without
+
+    return pytest.raises(DeviceError, match=f"^{name}: .*{match}")
+
+
+# A call of each kind that needs the configuration.
+ASK_EVERYTHING = """
+    import itertools
+    value, other = c_size_t(), c_size_t()
+    space, prop, about = AddressSpace(), DeviceProp(), PointerAttributes()
+    calls = {
+        "orGetDeviceCount": [byref(value)],
+        "orGetDevice": [byref(value)],
+        "orSetDevice": [0],
+        "orGetDeviceProperties": [byref(prop), 0],
+        "orDeviceSynchronize": [],
+        "orGetAddressSpace": [byref(space)],
+        "orMalloc": [byref(c_void_p()), 8],
+        "orFree": [8],
+        "orMallocHost": [byref(c_void_p()), 8],
+        "orFreeHost": [8],
+        "orMemGetInfo": [byref(value), byref(other)],
+        "orPointerGetAttributes": [byref(about), None],
+        "orMemcpy": [None, None, 0, DEFAULT],
+        "orMemcpyPeer": [None, 0, None, 0, 0],
+        "orMemset": [None, 0, 0],
+        "orLaunchKernel": [None, b"", None, None, None],
+        "orDeviceGetDefaultStream": [byref(c_void_p()), 0],
+    }
+    for name, arguments in calls.items():
+        try:
+            call(name, *arguments)
+            print(name, "orSuccess")
+        except DeviceError as error:
+            print(name, error)
+"""

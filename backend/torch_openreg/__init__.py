@@ -1,0 +1,80 @@
+"""The openreg device for PyTorch: importing this package registers it.
+
+After `import torch_openreg` tensors can live on `torch.device("openreg")`, and
+the functions of the device are found in `torch.openreg`. An installed package
+is imported by `import torch` itself, see `_autoload`.
+"""
+
+from __future__ import annotations
+
+
+# [py-autoload] Defined before torch is imported, so that torch can call it.
+def _autoload() -> None:
+    """Is called by `import torch`, which has just imported this package.
+
+    There is nothing left to do: the import has registered the backend. When
+    a program imports this package first, `import torch` below comes back here
+    while the package is half imported; the rest follows when it returns.
+    """
+
+
+import torch  # noqa: E402
+
+# [/py-autoload]
+
+
+# [py-load] Say what is wrong before the linker says it in its own way.
+def _load_library() -> None:
+    """Loads the shared objects.
+
+    Raises:
+        ImportError: They are missing, broken or built for another PyTorch.
+    """
+    try:
+        from torch_openreg import _build
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "torch_openreg has not been built here. Install it with "
+            "`python -m pip install --no-build-isolation .` from its checkout."
+        ) from error
+    found = torch.__version__.split("+")[0]
+    if found != _build.TORCH_VERSION:
+        raise ImportError(
+            f"torch_openreg was built against PyTorch {_build.TORCH_VERSION}, "
+            f"but PyTorch {found} is installed. Install that version, or "
+            "build torch_openreg again."
+        )
+    try:
+        import torch_openreg._C
+    except ImportError as error:
+        raise ImportError(
+            f"torch_openreg is installed, but cannot be loaded: {error}. "
+            "Build and install it again."
+        ) from error
+
+
+# [/py-load]
+
+
+# [py-register] Name the device, give it a module, generate its methods.
+def _register() -> None:
+    import sys
+
+    from torch_openreg import _C, openreg
+    from torch_openreg.openreg import _utils, amp, random
+
+    # A misspelt OPENREG_* variable ends here, not in a machine without devices.
+    _C._check_environment()
+    torch.utils.rename_privateuse1_backend("openreg")
+    torch._register_device_module("openreg", openreg)
+    # `import torch.openreg.random` must find this module, not load another.
+    for module in (_utils, amp, random):
+        name = module.__name__.removeprefix("torch_openreg.")
+        sys.modules[f"torch.{name}"] = module
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+
+
+# [/py-register]
+
+_load_library()
+_register()

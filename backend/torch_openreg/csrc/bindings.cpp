@@ -1,0 +1,126 @@
+#include <pybind11/pybind11.h>
+
+#include <ATen/Context.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "csrc/runtime/device.h"
+#include "csrc/runtime/generator.h"
+
+// The runtime's functions as Python sees them. torch::wrap_pybind_function
+// turns a c10::Error into the Python exception that PyTorch would raise.
+
+namespace openreg {
+namespace {
+
+namespace py = pybind11;
+
+// [bindings-init] From here on a forked child knows that it must not go on.
+void init() {
+  at::globalContext().lazyInitDevice(at::kPrivateUse1);
+  torch::utils::register_fork_handler_for_device_init(at::kPrivateUse1);
+}
+
+bool is_in_bad_fork() {
+  return torch::utils::is_device_in_bad_fork(at::kPrivateUse1);
+}
+// [/bindings-init]
+
+// [bindings-generator] One Python object for one generator, however often asked.
+py::object get_default_generator(c10::DeviceIndex device) {
+  const auto& generator = at::globalContext().defaultGenerator(
+      c10::Device(at::kPrivateUse1, device));
+  return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
+}
+// [/bindings-generator]
+
+orDeviceProp get_device_properties(c10::DeviceIndex device) {
+  check_device(device);
+  orDeviceProp properties{};
+  OPENREG_CHECK(orGetDeviceProperties(&properties, device));
+  return properties;
+}
+
+std::string describe(const orDeviceProp& properties) {
+  std::ostringstream text;
+  text << "_OpenRegDeviceProperties(name='" << properties.name
+       << "', major=" << properties.major << ", minor=" << properties.minor
+       << ", total_memory=" << (properties.total_memory >> 20)
+       << "MB, multi_processor_count=" << properties.multi_processor_count
+       << ")";
+  return text.str();
+}
+
+void bind_properties(py::module_& m) {
+  py::class_<orDeviceProp>(m, "_OpenRegDeviceProperties")
+      .def_readonly("name", &orDeviceProp::name)
+      .def_readonly("major", &orDeviceProp::major)
+      .def_readonly("minor", &orDeviceProp::minor)
+      .def_readonly("total_memory", &orDeviceProp::total_memory)
+      .def_readonly(
+          "multi_processor_count", &orDeviceProp::multi_processor_count)
+      .def("__repr__", &describe);
+  m.def(
+      "_get_device_properties",
+      torch::wrap_pybind_function(&get_device_properties),
+      py::arg("device"));
+}
+
+// The guard chosen by PyTorch, given a device of any type.
+void guard_set_device(c10::Device device) {
+  c10::impl::getDeviceGuardImpl(at::kPrivateUse1)->setDevice(device);
+}
+
+// [bindings-device] The device functions, one line each.
+void bind_device(py::module_& m) {
+  const auto device = py::arg("device");
+  m.def("_get_device_count", &device_count);
+  m.def("_get_device", torch::wrap_pybind_function(&current_device));
+  m.def("_set_device", torch::wrap_pybind_function(&set_device), device);
+  m.def(
+      "_exchange_device",
+      torch::wrap_pybind_function(&exchange_device),
+      device);
+  m.def(
+      "_maybe_exchange_device",
+      torch::wrap_pybind_function(&maybe_exchange_device),
+      device);
+  // What may wait must not keep other Python threads waiting.
+  m.def(
+      "_synchronize",
+      torch::wrap_pybind_function_no_gil(&synchronize_device),
+      device);
+}
+// [/bindings-device]
+
+void bind(py::module_& m) {
+  m.def("_check_environment", torch::wrap_pybind_function(&check_environment));
+  m.def("_init", torch::wrap_pybind_function_no_gil(&init));
+  m.def("_is_in_bad_fork", &is_in_bad_fork);
+  m.def(
+      "_get_default_generator",
+      torch::wrap_pybind_function(&get_default_generator),
+      py::arg("device"));
+  m.def(
+      "_guard_set_device",
+      torch::wrap_pybind_function(&guard_set_device),
+      py::arg("device"));
+  bind_device(m);
+  bind_properties(m);
+}
+
+} // namespace
+} // namespace openreg
+
+// [bindings-module] What stub.c calls when Python imports torch_openreg._C.
+extern "C" OPENREG_EXPORT PyObject* openreg_create_module() {
+  static pybind11::module_::module_def definition;
+  auto module = pybind11::module_::create_extension_module(
+      "torch_openreg._C", "The runtime of the openreg backend.", &definition);
+  openreg::bind(module);
+  return module.release().ptr();
+}
+// [/bindings-module]

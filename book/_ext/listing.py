@@ -1,0 +1,259 @@
+"""Directives that print the project instead of repeating it.
+
+`{listing}` shows a region of a source file, `{pytorch}` lines of the installed
+PyTorch, `{generated}` a table made from the real package, `{drawing}` an SVG.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import textwrap
+from collections.abc import Iterator
+from html import escape
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
+
+import regions
+import tables
+
+LANGUAGES = {
+    ".c": "c",
+    ".cpp": "cpp",
+    ".h": "cpp",
+    ".py": "python",
+    ".pyi": "python",
+    ".toml": "toml",
+    ".txt": "cmake",
+}
+
+
+def find_once(lines: list[str], text: str, where: str) -> int:
+    """The index of the one line that contains `text`."""
+    found = [i for i, line in enumerate(lines) if text in line]
+    if len(found) != 1:
+        raise ValueError(
+            f"{text!r} stands in {len(found)} lines of {where}; "
+            f"it must stand in exactly one"
+        )
+    return found[0]
+
+
+def unquote(argument: str | None) -> str:
+    text = directives.unchanged_required(argument).strip()
+    return text[1:-1] if text[:1] == text[-1:] == '"' else text
+
+
+class Code(SphinxDirective):
+    """What the two directives that show code have in common."""
+
+    def show(
+        self, lines: list[str], first: int, file: str, mark: str | None
+    ) -> nodes.literal_block:
+        text = textwrap.dedent("\n".join(lines))
+        block = nodes.literal_block(text, text)
+        block["language"] = LANGUAGES[Path(file).suffix]
+        block["linenos"] = True
+        block["highlight_args"] = {"linenostart": first}
+        if mark is not None:
+            marked = find_once(lines, mark, "the listing") + 1
+            block["highlight_args"]["hl_lines"] = [marked]
+        return block
+
+    def frame(
+        self, caption: str, place: nodes.Node, block: nodes.Node
+    ) -> nodes.container:
+        # No class "caption" or "literal-block-wrapper": themes style those.
+        head = nodes.paragraph("", "", classes=["listing-head"])
+        head += nodes.inline("", "", *self.parse_inline(caption)[0])
+        head += [nodes.Text(" "), place]
+        return nodes.container("", head, block, classes=["listing"])
+
+
+class Listing(Code):
+    """A region: its caption, path, true line numbers and a link to the file."""
+
+    required_arguments = 1
+    option_spec = {"mark": unquote}
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        region = known_regions(self.env).get(name)
+        if region is None:
+            raise self.error(f"There is no region [{name}] in the sources.")
+        self.env.note_dependency(str(regions.ROOT / region.file))
+        try:
+            block = self.show(
+                list(region.lines),
+                region.first,
+                region.file,
+                self.options.get("mark"),
+            )
+        except ValueError as error:
+            raise self.error(str(error)) from None
+        up = "../" * self.env.docname.count("/")
+        place = nodes.reference(
+            "",
+            "",
+            nodes.literal("", f"{region.file}:{region.first}"),
+            refuri=f"{up}{source_page(region.file)}.html#L-{region.first}",
+            internal=True,
+        )
+        frame = self.frame(region.caption, place, block)
+        frame["ids"].append(name)
+        shown(self.env).append((self.env.docname, region))
+        # Lets pages link to a listing: [its text](#name).
+        labels = self.env.domains.standard_domain
+        labels.anonlabels[name] = self.env.docname, name
+        labels.labels[name] = self.env.docname, name, frame[0][0].astext()
+        return [frame]
+
+
+class PyTorch(Code):
+    """Lines of an installed PyTorch file, found by their text."""
+
+    required_arguments = 1
+    option_spec = {"from": unquote, "to": unquote, "mark": unquote}
+
+    def run(self) -> list[nodes.Node]:
+        file = self.arguments[0]
+        spec = importlib.util.find_spec("torch")
+        assert spec is not None
+        assert spec.origin is not None
+        path = Path(spec.origin).parent.parent / file
+        try:
+            lines = path.read_text("utf-8").splitlines()
+            first = find_once(lines, self.options["from"], file)
+            near = lines[first : first + regions.LINES_MAX]
+            last = find_once(
+                near,
+                self.options.get("to", self.options["from"]),
+                f"the {regions.LINES_MAX} lines from there",
+            )
+            block = self.show(
+                near[: last + 1], first + 1, file, self.options.get("mark")
+            )
+        except (OSError, KeyError, ValueError) as error:
+            raise self.error(f"{file}: {error}") from None
+        release = version("torch").partition("+")[0]
+        place = nodes.inline("", f"PyTorch {release}")
+        return [self.frame(f"`{file}:{first + 1}`", place, block)]
+
+
+class Generated(SphinxDirective):
+    """What a function of tables.py returns, as Markdown."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        make = getattr(tables, self.arguments[0], None)
+        if make is None:
+            raise self.error(f"tables.py has no function {self.arguments[0]}.")
+        return self.parse_text_to_nodes(make())
+
+
+class Drawing(SphinxDirective):
+    """An SVG put into the page, so that it follows light and dark."""
+
+    required_arguments = 1
+    option_spec = {"alt": directives.unchanged_required}
+
+    def run(self) -> list[nodes.Node]:
+        path = Path(self.env.srcdir) / "_static" / self.arguments[0]
+        alt = self.options.get("alt")
+        if not alt or not path.is_file():
+            raise self.error(
+                f"{path.name} needs an :alt: and to be in _static."
+            )
+        self.env.note_dependency(str(path))
+        svg = path.read_text("utf-8")
+        svg = svg[svg.index("<svg") :].replace(
+            "<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1
+        )
+        html = f'<div class="drawing">{svg}</div>'
+        return [nodes.raw("", html, format="html")]
+
+
+def known_regions(env: BuildEnvironment) -> dict[str, regions.Region]:
+    """Read anew for each page, so that live reload sees an edit."""
+    found, _ = regions.find_regions(regions.read_sources())
+    return {region.name: region for region in found}
+
+
+Shown = list[tuple[str, regions.Region]]
+
+
+def shown(env: BuildEnvironment) -> Shown:
+    """(page, region) of every listing; lives and is pickled with env."""
+    if not hasattr(env, "openreg_shown"):
+        env.openreg_shown = []
+    return env.openreg_shown
+
+
+def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    env.openreg_shown = [entry for entry in shown(env) if entry[0] != docname]
+
+
+def source_page(file: str) -> str:
+    return f"source/{file}"
+
+
+def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """One page for each file that a listing shows, with links back."""
+    assert app.builder.highlighter is not None
+    for file in sorted({region.file for _, region in shown(app.env)}):
+        code = app.builder.highlighter.highlight_block(
+            (regions.ROOT / file).read_text("utf-8"),
+            LANGUAGES[Path(file).suffix],
+            linenos="inline",
+            linespans="L",
+        )
+        up = "../" * source_page(file).count("/")
+        links = "".join(
+            f'<li><a href="{up}{page}.html#{region.name}">'
+            f"{escape(region.caption)}</a> (line {region.first})</li>"
+            for page, region in sorted(
+                (entry for entry in shown(app.env) if entry[1].file == file),
+                key=lambda entry: entry[1].first,
+            )
+        )
+        body = (
+            f'<h1 class="source">{escape(file)}</h1>'
+            f"<p>Explained in the book:</p><ul>{links}</ul>{code}"
+        )
+        yield source_page(file), {"title": file, "body": body}, "page.html"
+
+
+def write_record(app: Sphinx, error: Exception | None) -> None:
+    """listings.json: what each page showed."""
+    if error is None:
+        record = [
+            {
+                "page": page,
+                "file": region.file,
+                "region": region.name,
+                "first": region.first,
+                "last": region.last,
+            }
+            for page, region in shown(app.env)
+        ]
+        path = Path(app.outdir) / "listings.json"
+        path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_directive("listing", Listing)
+    app.add_directive("pytorch", PyTorch)
+    app.add_directive("generated", Generated)
+    app.add_directive("drawing", Drawing)
+    app.connect("env-purge-doc", forget_page)
+    app.connect("html-collect-pages", source_pages)
+    app.connect("build-finished", write_record)
+    return {"parallel_read_safe": False, "version": "1"}

@@ -1,0 +1,286 @@
+"""Regions of source files and fences of pages, read without Sphinx.
+
+A region is what a listing shows: the lines between two comments,
+`[name] Sentence that is the caption.` and `[/name]`. The rules that keep
+listings true are in `check`, which takes texts and answers with sentences.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from markdown_it import MarkdownIt
+from mdit_py_plugins.colon_fence import colon_fence_plugin
+from mdit_py_plugins.front_matter import front_matter_plugin
+
+ROOT = Path(__file__).resolve().parents[2]
+LINES_MAX = 40
+
+# Where regions may stand. Tests are judged by running, not by being shown.
+SOURCES = (
+    "conftest.py",
+    "noxfile.py",
+    "pyproject.toml",
+    "backend/CMakeLists.txt",
+    "backend/**/*.c",
+    "backend/**/*.cpp",
+    "backend/**/*.h",
+    "backend/**/*.py",
+    "backend/**/*.pyi",
+    "book/_ext/*.py",
+)
+
+MARKER = re.compile(
+    r"^\s*(?://|\#|/\*)\s*"
+    r"\[(?P<end>/?)(?P<name>[a-z0-9]+(?:-[a-z0-9]+)+)\]"
+    r"\s*(?P<caption>.*?)\s*(?:\*/)?\s*$"
+)
+
+# What a fence may be, and what proves it.
+KINDS = {
+    "python": "pytest runs it",
+    "output": "compared with what the python fence above it printed",
+    "console": "bash runs it in a clean folder; the output is compared",
+    "text": "nothing, so it holds no prompt",
+    "md": "nothing: how a page is written, in book/about only",
+    "{listing}": "the region's file is compiled and tested",
+    "{pytorch}": "found by its text in the installed PyTorch",
+    "{generated}": "made from the real package by book/_ext/tables.py",
+    "{drawing}": "an SVG of book/_static with a text alternative",
+    "{eval-rst}": "autodoc of the real package, nothing else",
+    "{toctree}": "sphinx -n -W",
+    "{glossary}": "sphinx -n -W",
+}
+# Directives that hold Markdown, whose fences count like any other.
+CONTAINERS = {
+    "{tabs}",
+    "{tab}",
+    "{group-tab}",
+    "{note}",
+    "{tip}",
+    "{warning}",
+    "{admonition}",
+}
+
+
+@dataclass(frozen=True)
+class Region:
+    name: str
+    file: str
+    first: int  # the number of the first line between the markers
+    caption: str
+    lines: tuple[str, ...]
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.lines) - 1
+
+
+@dataclass(frozen=True)
+class Fence:
+    page: str
+    line: int  # of the opening fence
+    kind: str  # "python", "{listing}" ...
+    argument: str  # what follows the kind
+    body: str
+    end: int  # of the closing fence
+
+
+def read(patterns: tuple[str, ...], root: Path = ROOT) -> dict[str, str]:
+    """Path below root -> text, for every file that a pattern names."""
+    paths = {path for pattern in patterns for path in root.glob(pattern)}
+    return {
+        path.relative_to(root).as_posix(): path.read_text("utf-8")
+        for path in sorted(paths)
+    }
+
+
+def read_sources(root: Path = ROOT) -> dict[str, str]:
+    return read(SOURCES, root)
+
+
+def read_pages(root: Path = ROOT) -> dict[str, str]:
+    pages = read(("book/**/*.md",), root)
+    return {p: text for p, text in pages.items() if "/_build/" not in p}
+
+
+def prefix(file: str) -> str:
+    """What the names of a file's regions begin with."""
+    path = Path(file)
+    if file.startswith("backend/device/"):
+        return "dev-"
+    if file == "noxfile.py":
+        return "nox-"
+    if file == "backend/CMakeLists.txt":
+        return "cmake-"
+    if path.suffix in (".py", ".pyi"):
+        return "py-"
+    return path.stem.lower().replace("_", "-") + "-"
+
+
+def find_regions(sources: Mapping[str, str]) -> tuple[list[Region], list[str]]:
+    """All regions of the sources, and what is wrong with their markers."""
+    regions: list[Region] = []
+    wrong: list[str] = []
+    for file, text in sources.items():
+        lines = text.splitlines()
+        opened: tuple[str, int, str] | None = None
+        for number, line in enumerate(lines, 1):
+            marker = MARKER.match(line)
+            if marker is None:
+                continue
+            name = marker["name"]
+            where = f"{file}:{number}: [{marker['end']}{name}]"
+            if not marker["end"]:
+                if opened:
+                    wrong.append(
+                        f"{where} opens inside [{opened[0]}]; close that first"
+                    )
+                opened = (name, number, marker["caption"])
+            elif opened is None or opened[0] != name:
+                wrong.append(f"{where} closes what is not open here")
+                opened = None
+            else:
+                body = tuple(lines[opened[1] : number - 1])
+                regions.append(
+                    Region(name, file, opened[1] + 1, opened[2], body)
+                )
+                opened = None
+        if opened:
+            wrong.append(
+                f"{file}:{opened[1]}: [{opened[0]}] is never closed; "
+                f"add [/{opened[0]}]"
+            )
+    return regions, wrong
+
+
+def markdown() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable("table")
+    return parser.use(front_matter_plugin).use(colon_fence_plugin)
+
+
+def find_fences(page: str, text: str, above: int = 0) -> Iterator[Fence]:
+    """The fences of a page in order, also those inside tabs and notes.
+
+    `above` is the number of lines that stand before `text` on the page.
+    """
+    for token in markdown().parse(text):
+        if token.type not in ("fence", "colon_fence", "code_block"):
+            continue
+        assert token.map is not None
+        kind, _, argument = token.info.strip().partition(" ")
+        if token.type == "code_block":
+            kind = "(indented)"
+        line = above + token.map[0] + 1
+        if kind in CONTAINERS:
+            yield from find_fences(page, token.content, line)
+        else:
+            end = above + token.map[1]
+            yield Fence(page, line, kind, argument.strip(), token.content, end)
+
+
+def check(sources: Mapping[str, str], pages: Mapping[str, str]) -> list[str]:
+    """Every broken rule of regions and fences, as a sentence with its place."""
+    regions, wrong = find_regions(sources)
+    fences = [
+        f for page, text in pages.items() for f in find_fences(page, text)
+    ]
+    wrong += check_regions(regions)
+    wrong += [f"{f.page}:{f.line}: {w}" for f in fences for w in check_fence(f)]
+    wrong += check_outputs(fences)
+    wrong += check_uses(regions, fences)
+    return wrong
+
+
+def check_regions(regions: list[Region]) -> Iterator[str]:
+    seen: dict[str, Region] = {}
+    for region in regions:
+        where = f"{region.file}:{region.first - 1}: [{region.name}]"
+        other = seen.setdefault(region.name, region)
+        if other is not region:
+            place = f"{other.file}:{other.first - 1}"
+            yield f"{where} is already at {place}; rename one"
+        if not region.name.startswith(prefix(region.file)):
+            yield f"{where} must begin with {prefix(region.file)!r}"
+        if not region.caption.endswith((".", "?", "!")):
+            yield f"{where} needs a sentence after it, the listing's caption"
+        if not any(line.strip() for line in region.lines):
+            yield f"{where} is empty"
+        if len(region.lines) > LINES_MAX:
+            yield f"{where} has {len(region.lines)} lines; at most {LINES_MAX}"
+
+
+def check_fence(fence: Fence) -> Iterator[str]:
+    if fence.kind in ("cpp", "c++", "c", "cmake", "toml"):
+        yield f"{fence.kind} is not typed into a page: show a {{listing}}"
+    elif fence.kind not in KINDS:
+        known = ", ".join([*KINDS, *sorted(CONTAINERS)])
+        yield f"unknown kind of fence {fence.kind!r}; known are {known}"
+    elif not fence.kind.startswith("{") and fence.argument:
+        yield f"{fence.argument!r} after {fence.kind} means nothing"
+    if fence.kind == "md" and not fence.page.startswith("book/about/"):
+        yield "md fences stand in book/about only: they are not run"
+    if fence.kind == "text" and re.search(r"^\s*(>>>|\$) ", fence.body, re.M):
+        yield "a text fence is not run: write a prompt in python or console"
+    if fence.kind == "console" and not fence.body.startswith("$ "):
+        yield "a console fence begins with a command, '$ ' before it"
+    if fence.kind == "python" and re.search(r"doctest: *\+SKIP", fence.body):
+        yield "no example is skipped: write ... for what varies"
+    if fence.kind == "{eval-rst}" and re.search(
+        r"^(?!\.\. auto|\.\. currentmodule|   :|\s*$)", fence.body, re.M
+    ):
+        yield "eval-rst is for autodoc directives; write all else in Markdown"
+
+
+def check_outputs(fences: list[Fence]) -> Iterator[str]:
+    """An output belongs to the python fence whose end is right above it."""
+    before: Fence | None = None
+    for fence in fences:
+        if fence.kind == "output" and not follows(fence, before):
+            yield (
+                f"{fence.page}:{fence.line}: output stands right below the "
+                f"python fence, without prompts, that prints it"
+            )
+        before = fence
+
+
+def follows(output: Fence, before: Fence | None) -> bool:
+    return (
+        before is not None
+        and before.kind == "python"
+        and not before.body.startswith(">>>")
+        and before.page == output.page
+        and output.line - before.end <= 2
+    )
+
+
+def check_uses(regions: list[Region], fences: list[Fence]) -> Iterator[str]:
+    """Every listing names a region; every region is shown, and once."""
+    known = {region.name for region in regions}
+    shows = [fence for fence in fences if fence.kind == "{listing}"]
+    count = Counter(fence.argument for fence in shows)
+    for fence in shows:
+        name, where = fence.argument, f"{fence.page}:{fence.line}"
+        if name not in known:
+            yield f"{where}: there is no region [{name}]"
+        elif count[name] > 1:
+            yield (
+                f"{where}: [{name}] is shown {count[name]} times; "
+                f"show it once and link to it: [text](#{name})"
+            )
+    for region in regions:
+        if not count[region.name]:
+            yield (
+                f"{region.file}:{region.first - 1}: [{region.name}] is shown "
+                f"by no page; show it, or remove its markers"
+            )
+
+
+def sizes(regions: list[Region]) -> str:
+    lengths = [len(region.lines) for region in regions] or [0]
+    return f"{len(regions)} regions, median {median(lengths):g} lines"

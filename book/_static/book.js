@@ -1,0 +1,5 @@
+// Boxes that scroll sideways can be reached, and so scrolled, by keyboard.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const box of document.querySelectorAll(".highlight pre, .table-wrapper"))
+    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+});

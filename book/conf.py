@@ -1,0 +1,47 @@
+"""How Sphinx prints the book."""
+
+import sys
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+
+project = "The OpenReg Book"
+author = "The OpenReg Book authors"
+version = release = version_of("torch_openreg")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx_copybutton",
+    "sphinx_tabs.tabs",
+    "listing",
+]
+exclude_patterns = ["_build", "tests"]
+
+nitpicky = True
+# Names of Python and PyTorch are not linked: no inventory is fetched.
+nitpick_ignore_regex = [("py:.*", r"(?!torch\.openreg|torch_openreg).*")]
+
+myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+
+sphinx_tabs_disable_tab_closing = True
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+html_theme = "furo"
+html_title = project
+html_static_path = ["_static"]
+templates_path = ["_templates"]
+html_css_files = ["book.css"]
+html_js_files = [("book.js", {"defer": "defer"})]
+html_codeblock_linenos_style = "inline"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+pygments_style = "default"
+pygments_dark_style = "github-dark-high-contrast"

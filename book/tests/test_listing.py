@@ -1,0 +1,100 @@
+"""The directives, each with what it shows and what it refuses."""
+
+import pytest
+from sphinx_pytest.plugin import CreateDoctree
+
+import regions
+import tables
+
+SOURCE = """\
+int a;
+  // [dev-one] The `first` region.
+  int b;
+    int c;
+  // [/dev-one]
+"""
+DRAWING = '<?xml version="1.0"?>\n<svg viewBox="0 0 1 1"></svg>'
+
+
+@pytest.fixture
+def render(
+    sphinx_doctree: CreateDoctree, monkeypatch: pytest.MonkeyPatch
+) -> CreateDoctree:
+    sources = {"backend/device/memory.cpp": SOURCE}
+    monkeypatch.setattr(regions, "read_sources", lambda: sources)
+    sphinx_doctree.set_conf({"extensions": ["myst_parser", "listing"]})
+    static = sphinx_doctree.srcdir / "_static"
+    static.mkdir()
+    (static / "box.svg").write_text(DRAWING)
+    return sphinx_doctree
+
+
+def fence(directive: str, *options: str) -> str:
+    return "\n".join(("# T", "", f"```{{{directive}", *options, "```", ""))
+
+
+def test_listing_shows_code_place_and_sentence(render: CreateDoctree) -> None:
+    page = fence("listing} dev-one", ':mark: "int c"') + "\n[it](#dev-one)\n"
+    result = render(page, "index.md")
+    text = result.pformat()
+    assert result.warnings == ""
+    assert "int b;\n" in text
+    assert "  int c;\n" in text
+    assert "int a" not in text
+    assert "'linenostart': 3" in text
+    assert "'hl_lines': [2]" in text
+    assert "source/backend/device/memory.cpp.html#L-3" in text
+    assert 'ids="dev-one"' in text
+    assert "#dev-one" in result.get_resolved_pformat()
+
+
+PYTORCH = "pytorch} torch/random.py"
+
+REFUSED = {
+    "no region [dev-two]": fence("listing} dev-two"),
+    "'nope' stands in 0 lines": fence("listing} dev-one", ":mark: nope"),
+    "'int' stands in 2 lines": fence("listing} dev-one", ":mark: int"),
+    "Unknown option": fence("listing} dev-one", ":lines: 1-2"),
+    "No such file": fence("pytorch} torch/no.py", ":from: x"),
+    "'from'": fence(PYTORCH),
+    "'seed' stands in": fence(PYTORCH, ":from: seed"),
+    "the 40 lines from there": fence(
+        PYTORCH, ':from: "def manual_seed("', ":to: nope"
+    ),
+    "no function nope": fence("generated} nope"),
+    "needs an :alt:": fence("drawing} box.svg"),
+    "to be in _static": fence("drawing} no.svg", ":alt: A box"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused_with_a_reason(render: CreateDoctree, message: str) -> None:
+    assert message in render(REFUSED[message], "index.md").warnings
+
+
+def test_pytorch_lines_are_found_by_text(render: CreateDoctree) -> None:
+    options = ':from: "def manual_seed("', ':to: "return _manual_seed_impl("'
+    result = render(fence(PYTORCH, *options), "index.md")
+    assert result.warnings == ""
+    assert "def manual_seed(seed)" in result.pformat()
+    assert "PyTorch 2.13.0" in result.pformat()
+
+
+def test_generated_is_markdown_of_a_function(
+    render: CreateDoctree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = tables.table(("A", "B"), [("`x|y`", "*z*")])
+    monkeypatch.setattr(tables, "sample", lambda: rows, raising=False)
+    result = render(fence("generated} sample"), "index.md")
+    assert result.warnings == ""
+    assert "<table" in result.pformat()
+    assert "x|y" in result.pformat()
+    assert "<emphasis>" in result.pformat()
+
+
+def test_drawing_has_a_text_alternative(render: CreateDoctree) -> None:
+    page = fence("drawing} box.svg", ':alt: A "box"')
+    result = render(page, "index.md")
+    assert result.warnings == ""
+    assert 'role="img"' in result.pformat()
+    assert "?xml" not in result.pformat()

@@ -1,0 +1,169 @@
+"""How pytest runs the book: every page is a test file, one namespace a page.
+
+A `python` fence is executed; what it prints must equal the `output` fence
+right below it, and a session with `>>>` carries its own output. A `console`
+fence runs in bash, in a folder that the page's console fences share.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import doctest
+import io
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from _pytest.assertion.rewrite import rewrite_asserts
+from sybil import Document, Example, Region, Sybil
+
+import regions
+
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+DONE = "(command done)\n"
+# Keys in a page's namespace that no example can name.
+FOLDER, RAN = "(folder)", "(ran)"
+
+
+def differs(expected: str, got: str, what: str) -> str | None:
+    if doctest.OutputChecker().check_output(expected, got, FLAGS):
+        return None
+    return f"{what}\nExpected:\n{expected}Got:\n{got}"
+
+
+def run_python(example: Example) -> str | None:
+    """Runs a fence without prompts, on the page's own line numbers."""
+    __tracebackhide__ = True
+    fence, expected = example.parsed
+    source = "\n" * fence.line + fence.body
+    tree = ast.parse(source, example.path)
+    rewrite_asserts(tree, source.encode(), example.path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = compile(tree, example.path, "exec", dont_inherit=True)
+        exec(code, example.namespace)
+    return differs(expected, printed.getvalue(), "The printed text differs.")
+
+
+def run_session(example: Example) -> str | None:
+    """Runs a fence of `>>>` prompts and compares what each one answers."""
+    fence, _ = example.parsed
+    test = doctest.DocTestParser().get_doctest(
+        fence.body, {}, Path(example.path).name, example.path, fence.line
+    )
+    test.globs = example.namespace
+    report = io.StringIO()
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    runner.run(test, out=report.write, clear_globs=False)
+    return report.getvalue() or None
+
+
+def run_console(example: Example) -> str | None:
+    """Runs the commands in one bash and compares what each one prints."""
+    fence, _ = example.parsed
+    commands: list[str] = []
+    outputs: list[str] = []
+    for line in fence.body.splitlines(keepends=True):
+        if line.startswith("$ "):
+            commands.append(line[2:])
+            outputs.append("")
+        elif line.startswith("> ") and not outputs[-1]:
+            commands[-1] += line[2:]
+        else:
+            outputs[-1] += line
+    shell = subprocess.run(
+        [
+            "bash",
+            "-euo",
+            "pipefail",
+            "-c",
+            f"printf '{DONE}'\n".join([*commands, ""]),
+        ],
+        cwd=example.namespace[FOLDER].name,
+        env=os.environ
+        | {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "REPO": str(regions.ROOT),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=600,
+    )
+    printed = shell.stdout.split(DONE)
+    for command, expected, got in zip(commands, outputs, printed, strict=False):
+        if wrong := differs(
+            expected, got, f"$ {command}prints something else."
+        ):
+            return wrong
+    if shell.returncode:
+        return f"bash stopped with status {shell.returncode}:\n{shell.stdout}"
+    return None
+
+
+def collect(document: Document) -> Iterator[Region]:
+    """What runs on a page; the fences come from the Markdown parser itself."""
+    ends = [0, *(i for i, char in enumerate(document.text, 1) if char == "\n")]
+    fences = list(regions.find_fences(document.path, document.text))
+    for fence, after in pairwise([*fences, None]):
+        if fence.kind not in ("python", "console"):
+            continue
+        paired = (
+            after and after.kind == "output" and regions.follows(after, fence)
+        )
+        expected = after.body if paired else ""
+        run = run_console if fence.kind == "console" else run_python
+        if fence.kind == "python" and fence.body.startswith(">>>"):
+            run = run_session
+        yield Region(
+            ends[fence.line - 1], ends[fence.end - 1], (fence, expected), run
+        )
+
+
+def reset() -> None:
+    """Every test and every page starts on device 0 with the same numbers."""
+    torch.openreg.set_device(0)
+    torch.manual_seed(0)
+
+
+def begin_page(namespace: dict[str, Any]) -> None:
+    reset()
+    namespace[FOLDER] = tempfile.TemporaryDirectory(prefix="page-")
+    namespace[RAN] = set()
+
+
+def end_page(namespace: dict[str, Any]) -> None:
+    namespace[FOLDER].cleanup()
+
+
+pytest_collect_file = Sybil(
+    parsers=[collect],
+    patterns=["book/**/*.md", "book/*.md"],
+    setup=begin_page,
+    teardown=end_page,
+).pytest()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    example = getattr(item, "example", None)
+    if example is None:
+        reset()
+        return (yield)
+    yield
+    # An example that is picked alone first gets what stands above it.
+    ran = example.namespace[RAN]
+    for earlier in example.document.examples():
+        if earlier.start < example.start and earlier.start not in ran:
+            ran.add(earlier.start)
+            earlier.evaluate()
+    ran.add(example.start)

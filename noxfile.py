@@ -1,0 +1,234 @@
+"""Commands of the project: `nox -s docs`, `nox -s tests` and the rest.
+
+All sessions share one environment, .nox/shared, since PyTorch is large. It
+and both builds are made when a command first needs them, and anew only when
+what they are made from has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+import nox
+from nox.command import CommandFailed
+
+ROOT = Path(__file__).parent
+SHARED = ROOT / ".nox" / "shared"
+RELEASE = ROOT / ".nox" / "release"
+CHECKED_TREE = ROOT / "build" / "checked"
+SITE = ROOT / "book" / "_build" / "html"
+
+nox.needs_version = ">=2024.10.9"
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "docs", "tests"]
+
+
+def refusal(
+    system: str, machine: str, python: tuple[int, int], compiler: str | None
+) -> str | None:
+    """Why this machine cannot build the backend, and what would help."""
+    if system != "Linux" or machine not in ("x86_64", "aarch64"):
+        return (
+            f"The emulated device needs Linux on x86-64 or aarch64, not "
+            f"{system} on {machine}: use a virtual machine or a container."
+        )
+    if python < (3, 11):
+        return (
+            f"Python 3.11 or newer is needed, not {python[0]}.{python[1]}: "
+            f"install it and run nox with it."
+        )
+    if compiler is None:
+        return (
+            "There is no C++ compiler: install g++ 12 or newer "
+            "(Debian: apt-get install g++), or name yours in CXX."
+        )
+    return None
+
+
+def run(session: nox.Session, *command: str | Path, **env: str) -> None:
+    """Runs a tool of the shared environment, or of the path given."""
+    program, *arguments = map(str, command)
+    session.run(
+        program if os.sep in program else str(SHARED / "bin" / program),
+        *arguments,
+        external=True,
+        env={
+            "PATH": f"{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "VIRTUAL_ENV": str(SHARED),
+            "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count()),
+            **env,
+        },
+    )
+
+
+def pip_install(session: nox.Session, env: Path, *arguments: str) -> None:
+    """pip, with autoload off so that a broken backend cannot stop it."""
+    python = env / "bin" / "python"
+    command = (python, "-m", "pip", "install", "--quiet", *arguments)
+    run(session, *command, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+def changed(stamp: Path, *made_from: object) -> str | None:
+    """A new text for the stamp if what it stands for has changed."""
+    text = hashlib.sha256(repr(made_from).encode()).hexdigest()
+    current = stamp.read_text() if stamp.exists() else None
+    return None if text == current else text
+
+
+def make_venv(session: nox.Session, env: Path) -> None:
+    if not (env / "bin" / "python").exists():
+        run(session, sys.executable, "-m", "venv", env)
+
+
+def site_packages(env: Path) -> Path:
+    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    return env / "lib" / python / "site-packages"
+
+
+def environment(session: nox.Session) -> None:
+    """Everything that pyproject.toml's dependency groups list."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    here = (platform.system(), platform.machine(), sys.version_info[:2])
+    if why := refusal(*here, compiler):
+        session.error(why)
+    groups = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
+    needs = [need for group in groups.values() for need in group]
+    stamp = SHARED / "dependencies.stamp"
+    if text := changed(stamp, needs):
+        session.log("Installing the tools and PyTorch, once, for all commands.")
+        try:
+            make_venv(session, SHARED)
+            pip_install(session, SHARED, *needs)
+        except CommandFailed:
+            session.error(
+                "The environment could not be made: mend what is reported "
+                "above (network? disk? python3-venv?) and run this again."
+            )
+        stamp.write_text(text)
+
+
+def build_checked(session: nox.Session) -> None:
+    """The editable install. Python edits need nothing, C++ edits only CMake."""
+    environment(session)
+    package = sorted((ROOT / "backend" / "torch_openreg").rglob("*.py*"))
+    files = [ROOT / "pyproject.toml", ROOT / "backend" / "CMakeLists.txt"]
+    stamp = SHARED / "checked.stamp"
+    text = changed(
+        stamp,
+        [file.read_text() for file in files],
+        [str(path) for path in package if path.suffix != ".pyc"],
+    )
+    try:
+        if text or not CHECKED_TREE.exists():
+            session.log("Building the backend; the first time takes minutes.")
+            pip_install(
+                session,
+                SHARED,
+                "--no-build-isolation",
+                "--no-deps",
+                "-Ccmake.build-type=Checked",
+                f"-Cbuild-dir={CHECKED_TREE}",
+                "-e",
+                str(ROOT),
+            )
+            stamp.write_text(text or "")
+        else:
+            cmake = ("cmake", "--build", CHECKED_TREE)
+            run(session, *cmake, "--", "--quiet")
+            prefix = ("--prefix", site_packages(SHARED))
+            run(session, "cmake", "--install", CHECKED_TREE, *prefix)
+    except CommandFailed:
+        session.error(
+            "The backend was not built: the first error above says where."
+        )
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the backend alone, as tests and site use it."""
+    build_checked(session)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the backend if needed and print the book; says where it is."""
+    build_checked(session)
+    try:
+        run(session, "sphinx-build", "-nWEq", ROOT / "book", SITE)
+    except CommandFailed:
+        session.error("The book was not printed: each line above is a fault.")
+    session.log(f"The book: {(SITE / 'index.html').as_uri()}")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Build the backend and run every test and page, or what follows --."""
+    build_checked(session)
+    for counts in CHECKED_TREE.rglob("*.gcda"):
+        counts.unlink()
+    run(session, "python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check format, style and types, and print the budgets."""
+    environment(session)
+    run(session, "ruff", "format", "--check", ROOT)
+    run(session, "ruff", "check", ROOT)
+    run(session, "clang-format", "--dry-run", "-Werror", *cpp_files())
+    run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    cpp = cpp_files()
+    machinery = [*(ROOT / "book" / "_ext").glob("*.py"), ROOT / "conftest.py"]
+    session.log(f"backend C++: {count(cpp)} lines of at most 6000")
+    session.log(f"book machinery: {count(machinery)} lines of at most 900")
+    with_torch = [p for p in cpp if "backend/device" not in str(p)]
+    heavy = sum(path.suffix == ".cpp" for path in with_torch)
+    session.log(f"C++ files that include PyTorch: {heavy} of about 20")
+
+
+@nox.session
+def format(session: nox.Session) -> None:
+    """Put Python and C++ into the form that lint asks for."""
+    environment(session)
+    run(session, "ruff", "check", "--fix", "--quiet", ROOT)
+    run(session, "ruff", "format", ROOT)
+    run(session, "clang-format", "-i", *cpp_files())
+
+
+@nox.session
+def smoke(session: nox.Session) -> None:
+    """Install the release wheel beside, not over, and use it once."""
+    environment(session)
+    make_venv(session, RELEASE)
+    # PyTorch comes from the shared environment. Its own .pth files, among
+    # them the editable install's, are not read through such a line.
+    link = site_packages(RELEASE) / "shared.pth"
+    link.write_text(f"{site_packages(SHARED)}\n")
+    wheel = ("--no-build-isolation", "--no-deps", str(ROOT))
+    try:
+        pip_install(session, RELEASE, "--force-reinstall", *wheel)
+    except CommandFailed:
+        session.error("The release wheel was not built: see the error above.")
+    run(session, RELEASE / "bin" / "python", ROOT / ".ci" / "smoke.py")
+
+
+@nox.session
+def serve(session: nox.Session) -> None:
+    """Show the book in a browser and print it anew at each edit."""
+    build_checked(session)
+    watched = (f"--watch={ROOT / name}" for name in ("backend", "README.md"))
+    run(session, "sphinx-autobuild", "-n", *watched, ROOT / "book", SITE)
+
+
+def cpp_files() -> list[Path]:
+    paths = (ROOT / "backend").rglob("*")
+    return sorted(p for p in paths if p.suffix in (".c", ".cpp", ".h"))
+
+
+def count(paths: list[Path]) -> int:
+    return sum(len(path.read_text().splitlines()) for path in paths)
