@@ -70,7 +70,8 @@ def pip_install(session: nox.Session, env: Path, *arguments: str) -> None:
     """pip, with autoload off so that a broken backend cannot stop it."""
     python = env / "bin" / "python"
     command = (python, "-m", "pip", "install", "--quiet", *arguments)
-    run(session, *command, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    run(session, *command, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **quiet)
 
 
 def changed(stamp: Path, *made_from: object) -> str | None:

@@ -13,6 +13,7 @@ version = release = version_of("torch_openreg")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "sphinx_tabs.tabs",
     "listing",

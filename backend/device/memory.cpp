@@ -75,7 +75,7 @@ Record* unused_record(Device* device) {
   return record;
 }
 
-// [dev-release-pages] A hole in the file reads as zeros and costs nothing.
+// A hole in the file reads as zeros and costs nothing.
 orError_t release_pages(const Device* device, size_t start, size_t bytes) {
   constexpr int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   if (fallocate(device->memory, mode, start, bytes) == 0) {
@@ -88,7 +88,6 @@ orError_t release_pages(const Device* device, size_t start, size_t bytes) {
       device->index,
       std::strerror(errno));
 }
-// [/dev-release-pages]
 
 // The entry of the block that may hold `place`, or the end.
 template <typename Blocks>

@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* [dev-error-codes] What a call can answer. */
+/* What a call can answer. */
 typedef enum orError_t {
   orSuccess = 0,
   orErrorInvalidValue = 1,
@@ -37,7 +37,6 @@ typedef enum orError_t {
   orErrorInvalidResourceHandle = 8,
   orErrorLaunchFailure = 9, /* a kernel reported that it failed */
 } orError_t;
-/* [/dev-error-codes] */
 
 /* The code's name, such as "orErrorInvalidValue". Never NULL.
  * CUDA: cudaGetErrorName. */
@@ -76,7 +75,7 @@ OPENREG_API orError_t orGetDevice(int* device);
 /* Makes `device` current for this thread. CUDA: cudaSetDevice. */
 OPENREG_API orError_t orSetDevice(int device);
 
-/* CUDA: cudaGetDeviceProperties. */
+/* What there is to know about `device`. CUDA: cudaGetDeviceProperties. */
 OPENREG_API orError_t orGetDeviceProperties(orDeviceProp* prop, int device);
 
 /* Waits for all work of the current device. CUDA: cudaDeviceSynchronize. */
@@ -91,21 +90,19 @@ typedef struct orAddressSpace {
 } orAddressSpace;
 /* [/dev-address-space] */
 
-/* Constant once it has succeeded. CUDA: no twin, a GPU's kernels use its
- * addresses as they are. */
+/* Where the two ranges are. Constant once it has succeeded.
+ * CUDA: no twin, a GPU's kernels use its addresses as they are. */
 OPENREG_API orError_t orGetAddressSpace(orAddressSpace* space);
 
-/* [dev-malloc] `size` bytes of the current device. */
-/* The pointer is aligned to a page and must not be followed by the host.
- * `size` 0 gives NULL. orErrorMemoryAllocation when the device is full.
- * CUDA: cudaMalloc. */
+/* `size` bytes of the current device. The pointer is aligned to a page and
+ * must not be followed by the host. `size` 0 gives NULL.
+ * orErrorMemoryAllocation when the device is full. CUDA: cudaMalloc. */
 OPENREG_API orError_t orMalloc(void** ptr, size_t size);
 
 /* Takes a pointer that orMalloc returned, of any device; NULL does nothing.
  * orErrorInvalidDevicePointer for all else: interior pointers, a second free.
  * The pages go back to the system. CUDA: cudaFree. */
 OPENREG_API orError_t orFree(void* ptr);
-/* [/dev-malloc] */
 
 /* Page-locked host memory, which the host may use freely. orFreeHost takes a
  * pointer that orMallocHost returned, or NULL; orErrorInvalidValue for all

@@ -22,7 +22,7 @@ namespace openreg {
 
 inline constexpr int kMaxDevices = 16;
 
-// [dev-config] What the environment may say, and what holds when it does not.
+// What the environment may say, and what holds when it does not.
 struct Config {
   int device_count = 2;               // OPENREG_DEVICE_COUNT
   size_t capacity = size_t{4} << 30;  // OPENREG_DEVICE_MEMORY, whole pages
@@ -30,7 +30,6 @@ struct Config {
   size_t page = 0;                    // of the system
   std::string problem;                // empty unless a value is malformed
 };
-// [/dev-config]
 
 Config read_config();
 
@@ -124,7 +123,7 @@ inline uintptr_t to_integer(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-// The address alone says whose it is.
+// [dev-owner] The address alone says whose it is.
 inline bool in_device_range(const Machine* machine, const void* address) {
   return to_integer(address) - machine->space.device_base <
          machine->space.device_bytes;
@@ -136,6 +135,7 @@ auto* owner_of(M* machine, const void* address) {
   const uintptr_t offset = to_integer(address) - machine->space.device_base;
   return &machine->devices[offset / machine->space.device_capacity];
 }
+// [/dev-owner]
 
 void install_fault_handler();
 

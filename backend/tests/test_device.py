@@ -436,5 +436,5 @@ def test_library_exports_the_header_and_nothing_else():
     ).stdout
     exported = re.findall(r" T (\w+)$", listed, re.M)
     assert {name for name in exported if name.startswith("or")} == set(declared)
-    assert len(declared) == 24
+    assert "orMalloc" in declared
     assert not [name for name in exported if "openreg" in name]

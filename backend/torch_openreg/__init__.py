@@ -32,7 +32,7 @@ def _load_library() -> None:
     """
     try:
         from torch_openreg import _build
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         raise ImportError(
             "torch_openreg has not been built here. Install it with "
             "`python -m pip install --no-build-isolation .` from its checkout."
@@ -61,14 +61,14 @@ def _register() -> None:
     import sys
 
     from torch_openreg import _C, openreg
-    from torch_openreg.openreg import _utils, amp, random
+    from torch_openreg.openreg import _utils, amp, fallback, random
 
     # A misspelt OPENREG_* variable ends here, not in a machine without devices.
     _C._check_environment()
     torch.utils.rename_privateuse1_backend("openreg")
     torch._register_device_module("openreg", openreg)
     # `import torch.openreg.random` must find this module, not load another.
-    for module in (_utils, amp, random):
+    for module in (_utils, amp, fallback, random):
         name = module.__name__.removeprefix("torch_openreg.")
         sys.modules[f"torch.{name}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

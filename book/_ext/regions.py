@@ -21,17 +21,17 @@ from mdit_py_plugins.front_matter import front_matter_plugin
 ROOT = Path(__file__).resolve().parents[2]
 LINES_MAX = 40
 
-# Where regions may stand. Tests are judged by running, not by being shown.
+# Where regions may stand.
 SOURCES = (
     "conftest.py",
     "noxfile.py",
     "pyproject.toml",
     "backend/CMakeLists.txt",
-    "backend/**/*.c",
-    "backend/**/*.cpp",
-    "backend/**/*.h",
-    "backend/**/*.py",
-    "backend/**/*.pyi",
+    *(
+        f"backend/{folder}/**/*{suffix}"
+        for folder in ("device", "csrc", "torch_openreg", "examples")
+        for suffix in (".c", ".cpp", ".h", ".py", ".pyi")
+    ),
     "book/_ext/*.py",
 )
 

@@ -104,6 +104,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 void register_copies(const Registrar& add) {
   add("_copy_from", &copy_from);
   add("_copy_from_and_resize", &copy_from_and_resize);
+}
+
+void register_item(const Registrar& add) {
   add("_local_scalar_dense", &local_scalar_dense);
 }
 

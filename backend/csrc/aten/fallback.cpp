@@ -1,7 +1,10 @@
 #include "csrc/aten/fallback.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <mutex>
+#include <unordered_set>
 
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
@@ -12,7 +15,11 @@
 namespace openreg {
 namespace {
 
-std::atomic<FallbackMode> mode{FallbackMode::allow};
+enum class Mode { allow, warn, forbid };
+
+constexpr std::array<const char*, 3> mode_names{"allow", "warn", "forbid"};
+
+std::atomic<Mode> mode{Mode::allow};
 
 struct Counts {
   std::mutex mutex;
@@ -24,18 +31,40 @@ Counts& counts() {
   return *instance;
 }
 
+// Operators that make, copy or rehouse a tensor: the fallback makes its copies
+// with them, so it cannot stand in for them.
+bool is_foundation(const std::string& name) {
+  static const std::unordered_set<std::string> names{
+      "aten::empty.memory_format",
+      "aten::empty_strided",
+      "aten::_copy_from",
+      "aten::_copy_from_and_resize",
+      "aten::resize_",
+      "aten::set_",
+      "aten::set_.source_Tensor",
+      "aten::set_.source_Storage",
+      "aten::set_.source_Storage_storage_offset"};
+  return names.count(name) != 0;
+}
+
 // [fallback-refuse] What no copy can do right is refused.
 // A view made on a copy would not alias, and tensors of two devices would be
 // brought together silently.
 void check_arguments(
     const c10::FunctionSchema& schema,
+    const std::string& name,
     const torch::jit::Stack& stack) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !is_foundation(name),
+      "openreg: the CPU fallback is itself built on '",
+      name,
+      "'. Register a kernel for it under PrivateUse1.");
   for (const auto& result : schema.returns()) {
     const auto* const alias = result.alias_info();
     TORCH_CHECK_NOT_IMPLEMENTED(
         alias == nullptr || alias->isWrite(),
         "openreg: the view operator '",
-        schema.operator_name(),
+        name,
         "' has no kernel for the device, and the CPU fallback cannot make a "
         "view. Register a kernel for it under PrivateUse1.");
   }
@@ -59,7 +88,7 @@ void count(const std::string& name) {
     std::lock_guard lock(counts().mutex);
     calls = ++counts().calls[name];
   }
-  if (mode == FallbackMode::warn && calls == 1) {
+  if (mode == Mode::warn && calls == 1) {
     TORCH_WARN(
         "openreg: '",
         name,
@@ -71,12 +100,12 @@ void count(const std::string& name) {
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto name = c10::toString(op.operator_name());
   TORCH_CHECK_NOT_IMPLEMENTED(
-      mode != FallbackMode::forbid,
+      mode != Mode::forbid,
       "openreg: '",
       name,
       "' has no kernel for the device, and torch.openreg.fallback forbids "
       "running it on the host.");
-  check_arguments(op.schema(), *stack);
+  check_arguments(op.schema(), name, *stack);
   count(name);
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
@@ -84,12 +113,15 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 } // namespace
 
-FallbackMode set_fallback_mode(FallbackMode next) {
-  return mode.exchange(next);
-}
-
-FallbackMode fallback_mode() {
-  return mode;
+std::string set_fallback_mode(const std::string& name) {
+  const auto found = std::find(mode_names.begin(), mode_names.end(), name);
+  TORCH_CHECK_VALUE(
+      found != mode_names.end(),
+      "The fallback mode is '",
+      name,
+      "'; expected 'allow', 'warn' or 'forbid'.");
+  const auto next = static_cast<Mode>(found - mode_names.begin());
+  return mode_names[static_cast<size_t>(mode.exchange(next))];
 }
 
 std::map<std::string, int64_t> fallback_counts() {

@@ -12,11 +12,9 @@
 
 namespace openreg {
 
-enum class FallbackMode { allow, warn, forbid };
-
-// What the next fallbacks do: run quietly, warn once an operator, or raise.
-OPENREG_EXPORT FallbackMode set_fallback_mode(FallbackMode mode);
-OPENREG_EXPORT FallbackMode fallback_mode();
+// What the next fallbacks do: "allow" runs them, "warn" warns once an operator,
+// "forbid" raises. Returns the mode that was; raises for any other word.
+OPENREG_EXPORT std::string set_fallback_mode(const std::string& mode);
 
 // Calls by operator, such as {"aten::foo", 3}, since the last reset.
 OPENREG_EXPORT std::map<std::string, int64_t> fallback_counts();

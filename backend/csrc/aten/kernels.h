@@ -10,13 +10,16 @@ namespace openreg {
 void register_factories(const Registrar& add);
 void register_views(const Registrar& add);
 void register_copies(const Registrar& add);
+void register_stream_use(const Registrar& add);
 
 // What PyTorch asks a backend to write itself.
 void register_convolution(const Registrar& add);
 void register_recurrent(const Registrar& add);
 void register_random(const Registrar& add);
 
-// Operators whose call is so short that every nanosecond shows.
+// Operators whose call is so short that every nanosecond shows. Without them
+// the alias kernel or the fallback would serve.
+void register_item(const Registrar& add);
 void register_pointwise(const Registrar& add);
 
 } // namespace openreg

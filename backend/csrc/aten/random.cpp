@@ -44,9 +44,9 @@ at::Tensor native_dropout_backward(
   return run_on_aliases(
       "native_dropout_backward", common.index(), [&](auto&& alias) {
         const auto grad = alias(grad_output);
-        // scale is 1 / (1 - p); p == 1 gives 0 and leaves nothing to scale.
+        // Dividing by 1 - p rounds as the forward pass did.
         auto noise = alias(mask).to(grad.scalar_type());
-        return grad * (scale == 0 ? noise : noise.div_(1 / scale));
+        return grad * (scale == 0 ? noise.zero_() : noise.div_(1 / scale));
       });
 }
 // [/random-dropout]

@@ -9,10 +9,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_factories(add);
   register_views(add);
   register_copies(add);
+  register_stream_use(add);
   if (full_operator_set()) {
     register_convolution(add);
     register_recurrent(add);
     register_random(add);
+    register_item(add);
     register_pointwise(add);
     // Last, because it fills in what has no kernel yet.
     register_alias_kernels(library);

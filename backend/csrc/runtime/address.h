@@ -16,6 +16,7 @@ namespace openreg {
 // Read once, when the library is loaded; all zero when there is no device.
 OPENREG_EXPORT extern const orAddressSpace address_space;
 
+// [address-device] An address says whether it is a device's, and whose.
 inline bool is_device_address(const void* address) {
   return reinterpret_cast<uintptr_t>(address) - address_space.device_base <
       address_space.device_bytes;
@@ -27,8 +28,9 @@ inline c10::DeviceIndex device_of(const void* address) {
       (reinterpret_cast<uintptr_t>(address) - address_space.device_base) /
       address_space.device_capacity);
 }
+// [/address-device]
 
-// Where a kernel reads and writes what the device calls `address`.
+// [address-kernel] Where a kernel looks for what the device calls `address`.
 // NULL, the address of an empty block, stays NULL.
 template <typename T>
 T* to_kernel(T* address) {
@@ -38,6 +40,7 @@ T* to_kernel(T* address) {
   return reinterpret_cast<T*>(
       reinterpret_cast<uintptr_t>(address) + address_space.kernel_offset);
 }
+// [/address-kernel]
 
 // The inverse of to_kernel.
 template <typename T>

@@ -31,7 +31,7 @@ constexpr size_t page_bytes = 4096;
 constexpr size_t unit_bytes = 512;
 constexpr size_t segment_bytes = size_t{2} << 20;
 constexpr size_t small_block_bytes = size_t{1} << 20;
-constexpr size_t class_count = 4 * 48;
+constexpr size_t class_count = 4 * 53;  // 2**63 bytes are in the last one
 constexpr size_t block_is_free = SIZE_MAX;
 
 // [allocator-size-class] Four size classes for each doubling.
@@ -161,6 +161,7 @@ char* Pool::allocate(size_t bytes, c10::StreamId stream) {
 }
 // [/allocator-allocate]
 
+// [allocator-free] Back to the list of the stream that used the block.
 size_t Pool::free(char* address) noexcept {
   std::lock_guard lock(mutex_);
   Segment& segment = *segment_at(address);
@@ -171,6 +172,7 @@ size_t Pool::free(char* address) noexcept {
   free_blocks_[segment.stream][segment.size.index].push_back(address);
   return segment.size.block_bytes;
 }
+// [/allocator-free]
 
 // Memory for `blocks` blocks, or for one when so much is not to be had;
 // NULL when not even that is.
@@ -227,6 +229,7 @@ void Pool::grow(SizeClass size, c10::StreamId stream, size_t bytes) {
 }
 // [/allocator-grow]
 
+// [allocator-release] Only a segment without any live block can go.
 void Pool::release_unused_locked() {
   for (auto& [stream, lists] : free_blocks_) {
     for (auto& list : lists) {
@@ -247,6 +250,7 @@ void Pool::release_unused_locked() {
     return true;
   });
 }
+// [/allocator-release]
 
 void Pool::raise_out_of_memory(size_t bytes) {
   ++stats_.num_ooms;

@@ -60,13 +60,13 @@ c10::DeviceIndex device_count() noexcept {
 // [/device-count]
 
 // [device-check] One rule for what an index may be, and one message.
-void check_device(c10::DeviceIndex device) {
+void check_device(int64_t device) {
   TORCH_CHECK(
       0 <= device && device < device_count(),
       "The device index is out of range. It must be in [0, ",
       static_cast<int>(device_count()),
       "), but got ",
-      static_cast<int>(device),
+      device,
       ".");
 }
 // [/device-check]
@@ -100,6 +100,7 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
 // [/device-exchange]
 
 void synchronize_device(c10::DeviceIndex device) {
+  check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   OPENREG_CHECK(orDeviceSynchronize());
 }

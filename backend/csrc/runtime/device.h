@@ -11,9 +11,11 @@
 
 namespace openreg {
 
-// What libtorch_openreg.so offers to the bindings.
+// [device-export] What libtorch_openreg.so offers to the bindings.
 #define OPENREG_EXPORT __attribute__((visibility("default")))
+// [/device-export]
 
+// [device-call] A device's error code never passes unseen.
 // Raises c10::Error with the code's name, its meaning and the device's own
 // sentence when an or* call fails; call as OPENREG_CHECK(orSetDevice(1)).
 [[noreturn]] OPENREG_EXPORT void raise_error(orError_t error, const char* call);
@@ -25,6 +27,7 @@ namespace openreg {
       ::openreg::raise_error(error_, #call); \
     }                                        \
   } while (0)
+// [/device-call]
 
 // Raises when an OPENREG_* variable is malformed, or the devices' addresses
 // cannot be had. Wakes no device.
@@ -53,7 +56,7 @@ OPENREG_EXPORT c10::DeviceIndex exchange_device(c10::DeviceIndex device);
 OPENREG_EXPORT c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device);
 
 // Raises unless 0 <= device < device_count().
-OPENREG_EXPORT void check_device(c10::DeviceIndex device);
+OPENREG_EXPORT void check_device(int64_t device);
 
 // Waits for all work of `device`.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex device);

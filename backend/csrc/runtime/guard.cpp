@@ -1,6 +1,5 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/stream.h"
 
 // How PyTorch's device-independent code moves between devices: c10::DeviceGuard
@@ -29,6 +28,19 @@ c10::Stream default_stream(c10::Device device) {
   const auto index = device.has_index() ? device.index() : current_device();
   check_device(index);
   return c10::Stream(c10::Stream::DEFAULT, c10::Device(device_type, index));
+}
+
+// The device of `stream`, which must be that device's default stream.
+c10::DeviceIndex check_stream(c10::Stream stream) {
+  const c10::Stream expected = default_stream(stream.device());
+  TORCH_CHECK(
+      stream == expected,
+      "There is no stream ",
+      stream.id(),
+      " on ",
+      stream.device(),
+      ", which has only its default stream, 0.");
+  return expected.device_index();
 }
 
 // [guard-capability] Every dtype that the kernels can store and copy.
@@ -120,35 +132,22 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    const c10::Stream previous = default_stream(stream.device());
-    TORCH_CHECK(
-        stream == previous,
-        "There is no stream ",
-        stream.id(),
-        " on ",
-        stream.device(),
-        ", which has only its default stream, 0.");
-    return previous;
+    check_stream(stream);
+    return stream;  // which is the one that was current
   }
   // [/guard-streams]
 
   void* getStreamNativeHandle(const c10::Stream stream) const override {
-    return current_stream(exchangeStream(stream).device_index());
+    return current_stream(check_stream(stream));
   }
 
   bool queryStream(const c10::Stream& stream) const override {
-    exchangeStream(stream);
-    // The default stream runs a kernel before its launch returns.
-    return true;
+    check_stream(stream);
+    return true;  // A kernel ends before its launch returns.
   }
 
   void synchronizeStream(const c10::Stream& stream) const override {
-    synchronize_device(exchangeStream(stream).device_index());
-  }
-
-  void recordDataPtrOnStream(
-      const c10::DataPtr& data, const c10::Stream& stream) const override {
-    device_allocator()->recordStream(data, stream);
+    synchronize_device(check_stream(stream));
   }
 };
 

@@ -1,4 +1,5 @@
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -7,6 +8,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "csrc/aten/fallback.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/generator.h"
 
@@ -28,6 +30,22 @@ bool is_in_bad_fork() {
   return torch::utils::is_device_in_bad_fork(at::kPrivateUse1);
 }
 // [/bindings-init]
+
+// Python's integers are wider than an index. One that does not fit is out of
+// range for any number of devices, so check_device raises.
+c10::DeviceIndex to_index(int64_t device) {
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  if (index != device) {
+    check_device(device);
+  }
+  return index;
+}
+
+// `function` of an index, as a function of a Python integer.
+template <auto function>
+auto by_index() {
+  return [](int64_t device) { return function(to_index(device)); };
+}
 
 // [bindings-generator] One Python object for one generator, however often asked.
 py::object get_default_generator(c10::DeviceIndex device) {
@@ -65,7 +83,7 @@ void bind_properties(py::module_& m) {
       .def("__repr__", &describe);
   m.def(
       "_get_device_properties",
-      torch::wrap_pybind_function(&get_device_properties),
+      torch::wrap_pybind_function(by_index<get_device_properties>()),
       py::arg("device"));
 }
 
@@ -76,25 +94,38 @@ void guard_set_device(c10::Device device) {
 
 // [bindings-device] The device functions, one line each.
 void bind_device(py::module_& m) {
+  using torch::wrap_pybind_function;
+  using torch::wrap_pybind_function_no_gil;
   const auto device = py::arg("device");
   m.def("_get_device_count", &device_count);
-  m.def("_get_device", torch::wrap_pybind_function(&current_device));
-  m.def("_set_device", torch::wrap_pybind_function(&set_device), device);
+  m.def("_get_device", wrap_pybind_function(&current_device));
+  m.def("_set_device", wrap_pybind_function(by_index<set_device>()), device);
   m.def(
       "_exchange_device",
-      torch::wrap_pybind_function(&exchange_device),
+      wrap_pybind_function(by_index<exchange_device>()),
       device);
   m.def(
       "_maybe_exchange_device",
-      torch::wrap_pybind_function(&maybe_exchange_device),
+      wrap_pybind_function(by_index<maybe_exchange_device>()),
       device);
   // What may wait must not keep other Python threads waiting.
   m.def(
       "_synchronize",
-      torch::wrap_pybind_function_no_gil(&synchronize_device),
+      wrap_pybind_function_no_gil(by_index<synchronize_device>()),
       device);
 }
 // [/bindings-device]
+
+// [bindings-fallback] The copying fallback's counts and mode.
+void bind_fallback(py::module_& m) {
+  m.def(
+      "_set_fallback_mode",
+      torch::wrap_pybind_function(&set_fallback_mode),
+      py::arg("mode"));
+  m.def("_fallback_counts", &fallback_counts);
+  m.def("_reset_fallback_counts", &reset_fallback_counts);
+}
+// [/bindings-fallback]
 
 void bind(py::module_& m) {
   m.def("_check_environment", torch::wrap_pybind_function(&check_environment));
@@ -102,7 +133,7 @@ void bind(py::module_& m) {
   m.def("_is_in_bad_fork", &is_in_bad_fork);
   m.def(
       "_get_default_generator",
-      torch::wrap_pybind_function(&get_default_generator),
+      torch::wrap_pybind_function(by_index<get_default_generator>()),
       py::arg("device"));
   m.def(
       "_guard_set_device",
@@ -110,10 +141,11 @@ void bind(py::module_& m) {
       py::arg("device"));
   bind_device(m);
   bind_properties(m);
+  bind_fallback(m);
 }
 
-} // namespace
-} // namespace openreg
+}  // namespace
+}  // namespace openreg
 
 // [bindings-module] What stub.c calls when Python imports torch_openreg._C.
 extern "C" OPENREG_EXPORT PyObject* openreg_create_module() {

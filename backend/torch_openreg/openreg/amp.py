@@ -12,7 +12,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
     """Returns the dtypes that `torch.autocast("openreg", dtype)` may cast to.
 
     The first one is the default in name only: without a dtype, autocast asks
-    `torch.get_autocast_dtype("openreg")`, which is bfloat16.
+    `torch.get_autocast_dtype("openreg")`, which is float16.
     """
     return [torch.bfloat16, torch.float16]
 

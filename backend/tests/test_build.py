@@ -1,0 +1,111 @@
+"""The four shared objects, what they need, and builds that cannot be."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+import torch_openreg._C as C
+
+BACKEND = Path(__file__).parents[1]
+INSTALLED = Path(C.__file__).parent
+OBJECTS = {
+    "_C": Path(C.__file__),
+    "bindings": INSTALLED / "lib" / "libtorch_bindings.so",
+    "runtime": INSTALLED / "lib" / "libtorch_openreg.so",
+    "device": INSTALLED / "lib" / "libopenreg.so",
+}
+OURS = {path.name for path in OBJECTS.values()}
+
+
+def dynamic(name: str, tag: str) -> set[str]:
+    text = subprocess.check_output(["readelf", "-dW", OBJECTS[name]], text=True)
+    return set(re.findall(rf"\({tag}\).*\[(.*)\]", text))
+
+
+def undefined(name: str) -> set[str]:
+    command = ["nm", "-D", "--undefined-only", "-j", OBJECTS[name]]
+    return set(subprocess.check_output(command, text=True).split())
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("_C", {"libtorch_bindings.so"}),
+        ("bindings", {"libtorch_openreg.so"}),
+        ("runtime", {"libopenreg.so"}),
+        ("device", set()),
+    ],
+)
+def test_each_object_needs_only_the_next(name: str, needs: set[str]) -> None:
+    assert dynamic(name, "NEEDED") & OURS == needs
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("_C", "$ORIGIN/lib"),
+        ("bindings", "$ORIGIN"),
+        ("runtime", "$ORIGIN"),
+        ("device", "$ORIGIN"),
+    ],
+)
+def test_each_object_finds_the_next_beside_itself(name: str, path: str) -> None:
+    found = dynamic(name, "RUNPATH") | dynamic(name, "RPATH")
+    assert found == {path}
+
+
+@pytest.mark.parametrize("name", ["runtime", "device"])
+def test_runtime_and_device_need_no_python(name: str) -> None:
+    assert not [n for n in dynamic(name, "NEEDED") if "python" in n]
+    assert not [s for s in undefined(name) if re.match(r"_?Py[A-Z_]", s)]
+
+
+def test_python_is_found_where_it_is_needed() -> None:
+    # The rule above sees what it looks for.
+    assert "libtorch_python.so" in dynamic("bindings", "NEEDED")
+    assert [s for s in undefined("bindings") if re.match(r"_?Py[A-Z_]", s)]
+
+
+def test_device_knows_nothing_of_pytorch() -> None:
+    assert not [n for n in dynamic("device", "NEEDED") if "torch" in n]
+    assert not [s for s in undefined("device") if "c10" in s or "at6" in s]
+
+
+def test_package_declares_what_it_is() -> None:
+    package = distribution("torch_openreg")
+    entry = [
+        e.value for e in package.entry_points if e.group == "torch.backends"
+    ]
+    assert entry == ["torch_openreg:_autoload"]
+    assert package.requires == ["torch==2.13.0"]
+    assert package.metadata["License-Expression"] == "BSD-3-Clause"
+
+
+def configure(folder: Path, *settings: str) -> str:
+    result = subprocess.run(
+        ["cmake", "-S", BACKEND, "-B", folder, "-G", "Ninja"]
+        + [f"-D{setting}" for setting in settings],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode != 0
+    return " ".join(result.stderr.split())
+
+
+def test_without_pytorch_cmake_says_what_to_install(tmp_path: Path) -> None:
+    # The interpreter that made this environment has no PyTorch of its own.
+    python = tmp_path / "venv" / "bin" / "python"
+    command = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"]
+    subprocess.check_call(command)
+    said = configure(tmp_path / "tree", f"Python_EXECUTABLE={python}")
+    assert "Install it first (pip install torch==2.13.0)" in said
+    assert "--no-build-isolation" in said
+
+
+def test_cmake_refuses_other_platforms(tmp_path: Path) -> None:
+    system = ("CMAKE_SYSTEM_NAME=Linux", "CMAKE_SYSTEM_PROCESSOR=riscv64")
+    assert "not Linux on riscv64" in configure(tmp_path, *system)

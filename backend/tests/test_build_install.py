@@ -1,0 +1,116 @@
+"""The build chapter's commands install a backend where nothing is set up."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import tables
+
+ROOT = Path(__file__).parents[2]
+
+USE = """
+import torch, torch_openreg
+print((torch.ones(1, device="openreg") + 1).device)
+print(torch_openreg.__file__)
+print(torch_openreg._C.__file__)
+print(*sorted({
+    line.split()[-1] for line in open("/proc/self/maps")
+    if line.endswith("openreg.so\\n") or line.endswith("bindings.so\\n")
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment of its own that sees PyTorch and the build's tools."""
+    folder = tmp_path_factory.mktemp("install") / "venv"
+    subprocess.check_call([sys.executable, "-m", "venv", folder])
+    paths = {"base": str(folder), "platbase": str(folder)}
+    site = Path(sysconfig.get_path("purelib", vars=paths))
+    # PyTorch isn't installed a second time. What stands in the other
+    # folder's own .pth files, such as an editable backend, isn't seen.
+    (site / "shared.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def run(venv: Path, *command: str) -> str:
+    """Runs a command with no variable set but where programs are."""
+    (venv.parent / "home").mkdir(exist_ok=True)
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={
+            "PATH": f"{venv / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
+            "HOME": str(venv.parent / "home"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("command", tables.INSTALL)
+def test_command_installs_a_backend_that_works(
+    venv: Path, command: str
+) -> None:
+    try:
+        run(venv, "bash", "-c", command)
+    except subprocess.CalledProcessError as error:
+        pytest.fail(error.stdout[-4000:])
+    # -P: the package is found because it is installed, not because we are
+    # in a folder that has one.
+    used = run(venv, "python", "-P", "-c", USE)
+    device, package, stub, libraries = used.splitlines()
+    assert device == "openreg:0"
+    editable = Path(package).is_relative_to(ROOT / "backend")
+    assert editable == ("-e" in command.split())
+    assert Path(stub).is_relative_to(venv)
+    found = [Path(library) for library in libraries.split()]
+    assert [path.name for path in found] == [
+        *("libopenreg.so", "libtorch_bindings.so", "libtorch_openreg.so")
+    ]
+    assert all(path.is_relative_to(venv) for path in found), found
+
+
+def test_versions_of_pytorch_agree() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    pins = re.findall(r'"torch==([\d.]+)"', project)
+    cmake = (ROOT / "backend" / "CMakeLists.txt").read_text()
+    named = re.search(r"find_package\(Torch ([\d.]+) EXACT", cmake)
+    advice = re.search(r"pip install torch==([\d.]+)", cmake)
+    assert len(pins) == 2
+    assert {*pins, advice[1]} == {pins[0]}
+    assert pins[0].startswith(f"{named[1]}.")
+
+
+def test_another_pytorch_is_refused_by_name() -> None:
+    """Before anything is loaded that could miss a symbol."""
+    code = """
+import sys, types
+built = types.ModuleType("torch_openreg._build")
+built.TORCH_VERSION = "2.12.0"
+sys.modules["torch_openreg._build"] = built
+try:
+    import torch_openreg
+except ImportError as error:
+    print(error)
+print([name for name in sys.modules if name.endswith("._C")])
+print("bindings.so" in open("/proc/self/maps").read())
+"""
+    said = subprocess.check_output(
+        [sys.executable, "-c", code],
+        env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        text=True,
+    ).splitlines()
+    assert re.fullmatch(
+        r"torch_openreg was built against PyTorch 2\.12\.0, but PyTorch "
+        r"[\d.]+ is installed\. Install that version, or build .* again\.",
+        said[0],
+    )
+    assert said[1:] == ["['torch._C']", "False"]

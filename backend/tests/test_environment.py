@@ -1,0 +1,87 @@
+"""PyTorch's and pip's environment variables, as a user of openreg meets them.
+
+Those of the device have their tests beside the code that reads them. Each
+test here compares a process that has the variable with one that has not.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from _fresh import prints
+
+ADD = """
+import os, torch
+x = torch.empty(1 << 20, device="openreg")
+before = len(os.listdir("/proc/self/task"))
+y = x + 2
+started = len(os.listdir("/proc/self/task")) - before
+print(torch.get_num_threads(), started)
+"""
+
+
+def test_omp_num_threads_is_the_size_of_a_kernels_team() -> None:
+    # The caller is one of the team. PyTorch never asks for more than cores.
+    assert prints(ADD, OMP_NUM_THREADS="1") == "1 0\n"
+    team = min(2, len(os.sched_getaffinity(0)))
+    assert prints(ADD, OMP_NUM_THREADS="2") == f"{team} {team - 1}\n"
+
+
+def test_aten_cpu_capability_chooses_the_kernels() -> None:
+    code = """
+import torch
+x = torch.ones(5, device="openreg")
+print(torch.backends.cpu.get_cpu_capability(), (x + 2).tolist())
+"""
+    chosen = prints(code, ATEN_CPU_CAPABILITY="default")
+    assert chosen == "DEFAULT [3.0, 3.0, 3.0, 3.0, 3.0]\n"
+
+
+RESERVE = """
+import torch
+x = torch.empty(1, device="openreg")
+print(torch.accelerator.memory_reserved())
+"""
+
+
+@pytest.mark.parametrize("value", ["max_split_size_mb:20", "nonsense"])
+def test_pytorch_alloc_conf_is_not_the_pools(value: str) -> None:
+    unset = prints(RESERVE, PYTORCH_ALLOC_CONF="")
+    assert int(unset) > 0
+    assert prints(RESERVE, PYTORCH_ALLOC_CONF=value) == unset
+
+
+FAIL = """
+import torch
+try:
+    torch.openreg.set_device(7)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_torch_show_cpp_stacktraces_says_where() -> None:
+    plain = prints(FAIL)
+    assert plain.startswith("The device index is out of range.")
+    assert "device.cpp" not in plain
+    assert "openreg::" not in plain
+    said = prints(
+        FAIL, TORCH_SHOW_CPP_STACKTRACES="1", TORCH_DISABLE_ADDR2LINE="1"
+    )
+    assert plain.splitlines()[0] in said
+    assert "openreg::set_device" in said
+
+
+def test_torch_show_dispatch_trace_does_nothing_in_a_release() -> None:
+    traced = prints(FAIL, TORCH_SHOW_DISPATCH_TRACE="1")
+    assert traced == prints(FAIL)
+
+
+def test_pip_extra_index_url_is_read_by_pip() -> None:
+    said = subprocess.check_output(
+        [sys.executable, "-m", "pip", "config", "list"],
+        env=os.environ | {"PIP_EXTRA_INDEX_URL": "https://wheels.invalid"},
+        text=True,
+    )
+    assert ":env:.extra-index-url='https://wheels.invalid'" in said

@@ -1,0 +1,145 @@
+"""README, commands and map say what is there; refusals say what to do."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from nox.command import CommandFailed
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def noxfile() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("house", ROOT / "noxfile.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_nox(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nox", "-f", ROOT / "noxfile.py", *arguments],
+        env={"PATH": "/usr/bin:/bin", **env},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def sessions() -> dict[str, str]:
+    listed = run_nox("--list").stdout
+    return dict(re.findall(r"^[-*] (\w+) -> (.*)$", listed, re.M))
+
+
+def test_commands_of_the_readme_are_sessions(sessions: dict[str, str]) -> None:
+    named = set(re.findall(r"nox -s (\w+)", README))
+    assert {"docs", "tests"} <= named <= set(sessions)
+
+
+def test_nox_lists_a_line_for_each_command(sessions: dict[str, str]) -> None:
+    assert all(0 < len(line) <= 72 for line in sessions.values()), sessions
+
+
+def test_map_is_the_tree() -> None:
+    rows = set(re.findall(r"^\| `([^`]+)` \|", README, re.M))
+    top = {path for path in ROOT.iterdir() if path.name[0] != "."}
+    inner = {p for name in ("backend", "book") for p in (ROOT / name).iterdir()}
+    unmapped = {"build", "_build", "__pycache__"}
+    tree = {
+        path.relative_to(ROOT).as_posix() + "/" * path.is_dir()
+        for path in top | inner
+        if path.name not in unmapped
+        and (path.is_file() or any(path.rglob("*.*")))
+    }
+    assert rows == tree
+
+
+def make_clone(folder: Path, *commands: str) -> list[str]:
+    """A clone in which nox is a script that says how it was called."""
+    (folder / ".ci").mkdir()
+    (folder / ".ci" / "run").write_text((ROOT / ".ci" / "run").read_text())
+    nox = folder / ".venv" / "bin" / "nox"
+    nox.parent.mkdir(parents=True)
+    nox.write_text('#!/bin/sh\necho "nox $*"\n')
+    nox.chmod(0o755)
+    fence = "\n".join(("<!-- commands -->", "", "```sh", *commands, "```"))
+    (folder / "README.md").write_text(f"# T\n\n{fence}\n\n```sh\nfalse\n```\n")
+    return ["bash", str(folder / ".ci" / "run")]
+
+
+def test_ci_runs_the_readmes_commands(tmp_path: Path) -> None:
+    summary = "===== 7 passed in 0.1s ====="
+    clone = make_clone(tmp_path, "echo a && echo b", "pwd", f"echo '{summary}'")
+    lines = subprocess.check_output(clone, text=True).splitlines()
+    answers = [line for line in lines if not line.startswith("$")]
+    assert answers == [
+        *("a", "b", str(tmp_path), summary),
+        *("nox -s lint", "nox -s smoke", summary),
+    ]
+
+
+def test_ci_stops_at_a_command_that_fails(tmp_path: Path) -> None:
+    clone = make_clone(tmp_path, "echo a", "false", "echo c")
+    result = subprocess.run(clone, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert result.stdout.splitlines()[-1] == "$ false"
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "python", "compiler", "says"),
+    [
+        ("Linux", "x86_64", (3, 11), "g++", None),
+        ("Linux", "aarch64", (3, 14), "g++", None),
+        ("Darwin", "arm64", (3, 12), "c++", "not Darwin on arm64: use a"),
+        ("Linux", "riscv64", (3, 12), "c++", "not Linux on riscv64: use a"),
+        ("Linux", "x86_64", (3, 10), "g++", "not 3.10: install it and run"),
+        ("Linux", "x86_64", (3, 11), None, "apt-get install g++"),
+    ],
+)
+def test_refusals(
+    noxfile: ModuleType,
+    system: str,
+    machine: str,
+    python: tuple[int, int],
+    compiler: str | None,
+    says: str | None,
+) -> None:
+    answer = noxfile.refusal(system, machine, python, compiler)
+    assert answer is None if says is None else says in answer
+
+
+@pytest.mark.parametrize("command", ["build", "docs", "tests", "lint"])
+def test_a_missing_compiler_ends_in_one_line(command: str) -> None:
+    result = run_nox("-s", command, CXX="no-such-compiler")
+    assert result.returncode != 0
+    assert "Traceback" not in result.stderr
+    last = result.stderr.splitlines()[-1]
+    assert "There is no C++ compiler: install g++ 12 or newer" in last
+
+
+class Session:
+    """Stands for nox's in what ends a command."""
+
+    def log(self, text: str) -> None:
+        pass
+
+    def error(self, text: str) -> None:
+        raise SystemExit(text)
+
+
+def test_a_failing_build_ends_in_one_line(
+    noxfile: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **env: str) -> None:
+        raise CommandFailed("cmake failed")
+
+    monkeypatch.setattr(noxfile, "environment", lambda session: None)
+    monkeypatch.setattr(noxfile, "run", fail)
+    with pytest.raises(SystemExit, match="first error above says where"):
+        noxfile.build(Session())

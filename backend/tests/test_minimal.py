@@ -1,0 +1,69 @@
+"""The minimal set of operators: enough, and no row too many."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import everyday
+import pytest
+
+PROGRAM = Path(everyday.__file__)
+
+
+def failures(omit: str) -> dict[str, str]:
+    """What fails in a process with the minimal set, less one operator."""
+    run = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        env=os.environ | {"OPENREG_OPERATORS": "minimal", "OPENREG_OMIT": omit},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.fixture(scope="module")
+def failures_by_row() -> dict[str, dict[str, str]]:
+    # Two at a time: each process needs a core for its two seconds.
+    operators = ["", *(row.operator for row in everyday.ROWS)]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(operators, pool.map(failures, operators), strict=True))
+
+
+def test_everyday_operations_work_on_the_full_set() -> None:
+    assert everyday.failures() == {}
+
+
+def test_everyday_operations_work_on_the_minimal_set(failures_by_row) -> None:
+    assert failures_by_row[""] == {}
+
+
+@pytest.mark.parametrize("row", everyday.ROWS, ids=lambda row: row.operator)
+def test_a_missing_row_breaks_its_operation(failures_by_row, row) -> None:
+    failed = failures_by_row[row.operator]
+    missing = "Could not run" if row.operator == "fallback" else row.operator
+    assert missing in failed[row.breaks]
+    assert failed[row.breaks].startswith("NotImplementedError: ")
+
+
+def test_item_needs_no_row_because_the_fallback_serves_it() -> None:
+    # It is registered for speed; this keeps it out of the minimal set.
+    assert failures("_local_scalar_dense") == {}
+
+
+def test_an_unknown_operator_set_is_refused() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", "import torch"],
+        env=os.environ | {"OPENREG_OPERATORS": "some"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode != 0
+    assert "OPENREG_OPERATORS is 'some'; expected 'full'" in run.stderr

@@ -1,0 +1,2 @@
+# Written by CMake: the PyTorch that the backend was built against.
+TORCH_VERSION: str

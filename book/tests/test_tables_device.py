@@ -1,0 +1,152 @@
+"""The device's tables: complete, and each row's test calls what it names."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+import regions
+import tables
+from torch_openreg import _C
+
+TESTS = regions.ROOT / "backend" / "tests"
+CALLS = [name for call in tables.device_calls() for name in call.names]
+
+
+def function(place: str) -> ast.FunctionDef:
+    """The test at `file::function`."""
+    file, name = place.split("::")
+    for node in ast.walk(ast.parse((TESTS / file).read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return node
+    raise AssertionError(f"{place} does not exist")
+
+
+def spellings(name: str) -> str:
+    """What a test may write to make the call: its name, or a helper's."""
+    found = {name}
+    for node in ast.parse((TESTS / "_device.py").read_text()).body:
+        if (
+            isinstance(node, ast.FunctionDef)
+            and node.name != "load"
+            and re.search(rf"\b{name}\b", ast.unparse(node))
+        ):
+            found.add(node.name)
+    return rf"\b({'|'.join(found)})\b"
+
+
+def test_every_exported_call_has_a_row() -> None:
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", tables.device_library()._name],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert sorted(CALLS) == sorted(re.findall(r" T (or[A-Z]\w+)", listed))
+
+
+@pytest.mark.parametrize(
+    "call", tables.device_calls(), ids=lambda c: c.names[0]
+)
+def test_every_call_says_what_it_does_and_its_twin(
+    call: tables.DeviceCall,
+) -> None:
+    assert len(call.meaning.split()) >= 3
+    twins = re.findall(r"\bcuda\w+", call.twin)
+    assert twins or call.twin.startswith("no twin")
+    known = Path(torch.__file__).parent / "utils/hipify/cuda_to_hip_mappings.py"
+    for twin in set(twins) - {"cudaStreamLegacy"}:  # a handle, not a call
+        assert f'"{twin}"' in known.read_text(), twin
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_call_has_a_test_that_calls_it(name: str) -> None:
+    code = "\n".join(map(ast.unparse, function(tables.DEVICE_TESTS[name]).body))
+    assert re.search(spellings(name), code)
+
+
+def test_every_error_has_a_test_that_expects_it() -> None:
+    names = tables.device_error_names()
+    assert len(names) == 10
+    assert names[0] == "orSuccess"
+    for name in names[1:]:
+        assert name in ast.unparse(function(tables.DEVICE_TESTS[name]))
+        assert f"`{name}`" in tables.device_errors()
+
+
+def test_tests_are_of_calls_and_errors_that_exist() -> None:
+    known = {*CALLS, *tables.device_error_names()}
+    assert set(tables.DEVICE_TESTS) == known - {"orSuccess"}
+
+
+def test_every_method_of_the_allocator_has_a_row() -> None:
+    header = Path(torch.__file__).parent / "include/c10/core"
+    text = (header / "CachingDeviceAllocator.h").read_text()
+    body = text[text.index("struct C10_API DeviceAllocator") :]
+    methods = re.findall(r"virtual [^;]*?\b(\w+)\(", body[: body.index("\n};")])
+    assert {row.name for row in tables.ALLOCATOR_METHODS} == {
+        *methods,
+        "allocate",
+    } - {"recordStream"}
+
+
+@pytest.mark.parametrize(
+    "row", tables.ALLOCATOR_METHODS, ids=lambda row: row.name
+)
+def test_every_method_of_the_allocator_has_a_test_that_reaches_it(
+    row: tables.AllocatorMethod,
+) -> None:
+    names = re.findall(r"(\w+)\(", row.reached_by)
+    code = ast.unparse(function(row.test))
+    code += (TESTS / "test_memory.py").read_text().split("@pytest.fixture")[0]
+    assert any(f"{name}(" in code for name in names)
+
+
+# The device functions
+
+
+def test_every_device_function_has_a_purpose_and_a_test() -> None:
+    names = [row.name for row in tables.device_functions()]
+    assert {row.name for row in tables.DEVICE_PURPOSES} <= set(names)
+    for row in tables.DEVICE_PURPOSES:
+        code = ast.unparse(function(row.test))
+        public = {
+            caller
+            for other in tables.device_functions()
+            if other.name == row.name
+            for caller in (other.binding, *other.callers)
+        }
+        if row.name == "device_count":
+            public.add("is_available")  # whether the count is above 0
+        assert any(re.search(rf"\b{name}\b", code) for name in public), row
+
+
+def test_device_functions_are_joined_to_their_bindings() -> None:
+    rows = {row.name: row for row in tables.device_functions()}
+    for row in rows.values():
+        assert not row.binding or hasattr(_C, row.binding)
+        assert all(hasattr(torch.openreg, name) for name in row.callers)
+        assert row.meaning
+    assert rows["set_device"].binding == "_set_device"
+    assert rows["set_device"].callers == ["set_device"]
+    assert rows["maybe_exchange_device"].callers == ["device"]
+    assert rows["exchange_device"].callers == []
+    assert rows["check_device"].binding == ""
+
+
+def test_every_method_of_the_guard_has_a_row() -> None:
+    required, ours = tables.guard_interface(), tables.guard_overrides()
+    rows = {row.name: row for row in tables.GUARD_METHODS}
+    assert list(rows) == [row.name for row in tables.GUARD_METHODS]
+    assert set(rows) == set(required)
+    must = {name for name, pure in required.items() if pure}
+    assert {"exchangeDevice", "deviceCount"} < must <= set(ours) <= set(rows)
+    assert "getNewStream" not in must
+    tested = {row.name for row in tables.GUARD_METHODS if row.test}
+    # Nothing in Python leads to a device's default stream.
+    assert tested == set(ours) - {"getDefaultStream"}
+    for row in tables.GUARD_METHODS:
+        assert not row.test or function(row.test)

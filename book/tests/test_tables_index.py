@@ -1,0 +1,104 @@
+"""The tables of the first pages: what they claim is what is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import regions
+import tables
+
+BOOK = regions.ROOT / "book"
+PAGES = [s.page for s in tables.SUBSYSTEMS if s.page]
+
+
+def toctree() -> list[str]:
+    index = (BOOK / "index.md").read_text()
+    fences = regions.find_fences("book/index.md", index)
+    trees = [fence.body for fence in fences if fence.kind == "{toctree}"]
+    return [line for line in "\n".join(trees).split() if line[0] != ":"]
+
+
+def test_a_state_is_what_the_probes_found() -> None:
+    good, bad = "x + 1", "raise RuntimeError"
+    assert tables.state({"a": good}) == ("works", [])
+    assert tables.state({"a": good, "b": bad}) == ("partly", ["b"])
+    assert tables.state({"a": bad}) == ("next", ["a"])
+
+
+@pytest.mark.parametrize("mistake", ["y", "x +", "import nothing"])
+def test_a_mistake_in_a_probe_is_not_a_state(mistake: str) -> None:
+    with pytest.raises((NameError, SyntaxError, ImportError)):
+        tables.runs(mistake)
+
+
+@pytest.mark.parametrize(
+    "row", tables.SUBSYSTEMS, ids=lambda row: row.name.replace(" ", "-")
+)
+def test_what_has_a_chapter_works(row: tables.Subsystem) -> None:
+    word, missing = tables.state(row.probes)
+    if row.page:
+        assert (BOOK / "chapters" / f"{row.page}.md").is_file()
+        assert word != "next", missing
+
+
+def test_the_table_shows_every_subsystem_with_its_state() -> None:
+    lines = tables.subsystems().splitlines()[2:]
+    shown = [re.split(r" ?\| ?", line)[1:4] for line in lines]
+    assert shown == [
+        [s.axis, s.name, f"**{tables.state(s.probes)[0]}**"]
+        for s in tables.SUBSYSTEMS
+    ]
+
+
+def test_axes_follow_the_table_of_contents() -> None:
+    order = [toctree().index(f"chapters/{page}") for page in PAGES]
+    assert order == sorted(order)
+    axes = [s.axis for s in tables.SUBSYSTEMS]
+    assert len(set(axes)) == 4
+    assert axes == sorted(axes, key=list(dict.fromkeys(axes)).index)
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    pages = {
+        page.removeprefix("book/").removesuffix(".md")
+        for page in regions.read_pages()
+    }
+    inner = {p for p in pages if p.startswith("about/decisions/0")}
+    assert sorted(toctree()) == sorted(pages - inner - {"index"})
+
+
+# Named by the map for what a later edition adds.
+LATER = {"csrc/runtime/event.cpp", "csrc/runtime/serialization.cpp"}
+
+
+def test_every_file_of_the_map_exists() -> None:
+    cells = [cell for cell, _ in tables.REFERENCE.values()]
+    paths = {path for cell in cells for path in tables.our_files(cell)}
+    backend = regions.ROOT / "backend"
+    assert {path for path in paths if not (backend / path).exists()} == LATER
+
+
+def test_the_map_names_every_file_of_the_runtime() -> None:
+    cells = [cell for cell, _ in tables.REFERENCE.values()]
+    paths = {path for cell in cells for path in tables.our_files(cell)}
+    runtime = (regions.ROOT / "backend" / "csrc" / "runtime").glob("*.cpp")
+    named = {Path(path).name for path in paths}
+    # What turns a device's address into a kernel's belongs to the emulator.
+    assert {path.name for path in runtime} - named == {"address.cpp"}
+
+
+def test_the_four_objects_are_the_installed_ones() -> None:
+    parts = tables.shared_objects()
+    assert len(parts) == 4
+    for part in parts:
+        assert (regions.ROOT / part.source).exists()
+        row = f"| `{part.path.name.split('.')[0]}.so` | {part.duty}"
+        assert row in tables.objects()
+
+
+def test_activate_names_the_environment_of_the_noxfile() -> None:
+    import noxfile
+
+    script = noxfile.SHARED.relative_to(regions.ROOT) / "bin" / "activate"
+    assert f"source {script}\n" in tables.activate()
