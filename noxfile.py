@@ -184,7 +184,8 @@ def lint(session: nox.Session) -> None:
     run(session, "clang-format", "--dry-run", "-Werror", *cpp_files())
     run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     cpp = cpp_files()
-    machinery = [*(ROOT / "book" / "_ext").glob("*.py"), ROOT / "conftest.py"]
+    book = ROOT / "book" / "_ext"
+    machinery = [ROOT / "conftest.py", book / "listing.py", book / "regions.py"]
     session.log(f"backend C++: {count(cpp)} lines of at most 6000")
     session.log(f"book machinery: {count(machinery)} lines of at most 900")
     with_torch = [p for p in cpp if "backend/device" not in str(p)]

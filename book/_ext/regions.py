@@ -147,6 +147,8 @@ def find_regions(sources: Mapping[str, str]) -> tuple[list[Region], list[str]]:
                 opened = None
             else:
                 body = tuple(lines[opened[1] : number - 1])
+                while body and not body[-1].strip():  # the formatter's own
+                    body = body[:-1]
                 regions.append(
                     Region(name, file, opened[1] + 1, opened[2], body)
                 )

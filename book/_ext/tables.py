@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import importlib.util
 import re
 import subprocess
+import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -326,8 +328,8 @@ def lookups() -> str:
 
     def row(lookup: Lookup) -> tuple[str, ...]:
         absent = not hasattr(torch.openreg, lookup.name)
-        who = "<br>".join(f"`torch/{file}`" for file in lookup.files.split())
-        said = f"<samp>{lookup.without}</samp> " * (": " in lookup.without)
+        who = lookup.files.replace("_", r"\_").replace(" ", "<br>")
+        said = f"``{lookup.without}``{{.said}} " * (": " in lookup.without)
         seen = f"{lookup.use}: {said}{lookup.means}"
         return (
             f"`{lookup.name}`" + ", which openreg lacks" * absent,
@@ -335,7 +337,7 @@ def lookups() -> str:
             seen[0].upper() + seen[1:],
         )
 
-    head = "Name", "Who looks it up", "What happens without it"
+    head = "Name", "Who looks it up, in `torch`", "What happens without it"
     return table(head, map(row, LOOKUPS))
 
 
@@ -554,7 +556,6 @@ def activate() -> str:
 
 class SharedObject(NamedTuple):
     path: Path
-    source: str
     duty: str
 
 
@@ -564,24 +565,17 @@ def shared_objects() -> list[SharedObject]:
 
     stub = Path(_C.__file__)
     lib = stub.parent / "lib"
-    package = "backend/torch_openreg/csrc"
     return [
-        SharedObject(
-            stub, f"{package}/stub.c", "what `import torch_openreg._C` opens"
-        ),
+        SharedObject(stub, "what `import torch_openreg._C` opens"),
         SharedObject(
             lib / "libtorch_bindings.so",
-            f"{package}/bindings.cpp",
             "the runtime's functions as Python objects",
         ),
         SharedObject(
             lib / "libtorch_openreg.so",
-            "backend/csrc",
             "everything PyTorch needs from a backend",
         ),
-        SharedObject(
-            lib / "libopenreg.so", "backend/device", "the emulated accelerator"
-        ),
+        SharedObject(lib / "libopenreg.so", "the emulated accelerator"),
     ]
 
 
@@ -601,13 +595,13 @@ def objects() -> str:
         theirs = [n for n in found if re.match(r"lib(torch|c10)", n)]
         return (
             f"`{part.path.name.split('.')[0]}.so`",
-            f"{part.duty} (`{part.source}`)",
+            part.duty,
             code(n for n in found if n in ours) or "none",
             code(n for n in theirs if n not in ours) or "none",
             code(needs(part.path, "RUNPATH")),
         )
 
-    head = "Object", "Duty and source", "Needs of ours", "Needs of PyTorch"
+    head = "Object", "Duty", "Needs of ours", "Needs of PyTorch"
     return table((*head, "Looks in"), map(row, parts))
 
 
@@ -743,7 +737,7 @@ SUBSYSTEMS = [
         "Mixed precision",
         "amp",
         {
-            "autocast": "with torch.amp.autocast('openreg'):\n"
+            "autocast": "with torch.amp.autocast('openreg', torch.bfloat16):\n"
             "    y = x.view(2, 2) @ x.view(2, 2)\n"
             "assert y.dtype == torch.bfloat16",
             "gradient scaling": "torch.amp.GradScaler('openreg').scale(x)",
@@ -1231,7 +1225,7 @@ HOOKS_HIGH = [
         "Once a process, before the core first needs the device: for a "
         "generator, for pinned memory, from the module's `_lazy_init`.",
         "hooks-init",
-        "",
+        "test_runtime.py::test_without_devices_only_their_use_fails",
     ),
     Hook(
         "hasPrimaryContext",
@@ -1239,7 +1233,8 @@ HOOKS_HIGH = [
         "`backward()` notes the current stream of each live device, to wait "
         "for it at the end. `False` for all: it waits for none.",
         "hooks-primary-context",
-        "",
+        "test_hooks.py::"
+        "test_has_primary_context_lets_backward_run_on_every_device",
     ),
     Hook(
         "getDefaultGenerator",
@@ -1247,22 +1242,21 @@ HOOKS_HIGH = [
         "`at::manual_seed`, also from TorchScript; "
         "`torch.openreg.default_generators`.",
         "hooks-default-generator",
-        "",
+        "test_hooks.py::test_default_generator_is_what_a_device_draws_from",
     ),
     Hook(
         "getNewGenerator",
         "A generator that nobody else has.",
         '`torch.Generator(device="openreg")`.',
         "hooks-new-generator",
-        "",
+        "test_hooks.py::test_new_generator_is_of_the_device_asked_for",
     ),
     Hook(
         "getDeviceFromPtr",
         "The device whose memory lies at this address.",
-        "Memory that comes from outside: `at::from_blob` without a device, "
-        "a DLPack capsule.",
+        "Memory that comes from outside: `at::from_blob`, a DLPack capsule.",
         "hooks-device-from-ptr",
-        "",
+        "test_hooks.py::test_device_from_ptr_finds_the_device_of_an_address",
     ),
     Hook(
         "getPinnedMemoryAllocator",
@@ -1270,7 +1264,7 @@ HOOKS_HIGH = [
         "`pin_memory=True` in factories, `Tensor.pin_memory()`, "
         "`DataLoader(pin_memory=True)`.",
         "hooks-pinned",
-        "",
+        "test_hooks.py::test_pinned_memory_allocator_and_is_pinned",
     ),
     Hook(
         "isPinnedPtr",
@@ -1278,7 +1272,7 @@ HOOKS_HIGH = [
         "`Tensor.is_pinned()`; `Tensor.pin_memory()`, which copies only what "
         "is not.",
         "hooks-pinned",
-        "",
+        "test_hooks.py::test_pinned_memory_allocator_and_is_pinned",
     ),
 ]
 HOOKS_LOW = [
@@ -1287,49 +1281,49 @@ HOOKS_LOW = [
         "Whether the backend is in this build. Never raises.",
         "Nobody asks a PrivateUse1 backend by itself; device-generic C++ may.",
         "hooks-available",
-        "",
+        "test_hooks.py::test_is_built",
     ),
     Hook(
         "isAvailable",
         "Whether there is a device to use. Never raises, and wakes nothing.",
         "The core's `getAccelerator(checked=true)`.",
         "hooks-available",
-        "",
+        "test_hooks.py::test_is_available_makes_openreg_the_accelerator",
     ),
     Hook(
         "deviceCount",
         "How many devices there are.",
         "`at::manual_seed`, `backward()`.",
         "hooks-device",
-        "",
+        "test_hooks.py::test_device_count",
     ),
     Hook(
         "setCurrentDevice",
         "Makes a device current for this thread.",
         "Device-generic C++ through the hooks.",
         "hooks-device",
-        "",
+        "test_hooks.py::test_set_and_get_current_device",
     ),
     Hook(
         "getCurrentDevice",
         "This thread's current device.",
         "Device-generic C++ through the hooks.",
         "hooks-device",
-        "",
+        "test_hooks.py::test_set_and_get_current_device",
     ),
     Hook(
         "exchangeDevice",
         "Makes a device current; returns the one that was.",
         "Device-generic C++ that means to go back.",
         "hooks-device",
-        "",
+        "test_hooks.py::test_exchange_device",
     ),
     Hook(
         "maybeExchangeDevice",
         "The same; a negative index changes nothing and returns -1.",
         "The way back, when there may have been no device to come from.",
         "hooks-device",
-        "",
+        "test_hooks.py::test_maybe_exchange_device",
     ),
 ]
 HOOKS_OWN = [
@@ -1338,7 +1332,7 @@ HOOKS_OWN = [
         "Gives a storage another size and keeps its bytes.",
         "`UntypedStorage.resize_()`.",
         "hooks-resize",
-        "",
+        "test_hooks.py::test_resize_keeps_the_bytes_that_fit",
     ),
 ]
 
@@ -1351,7 +1345,7 @@ def hook_table(hooks: list[Hook]) -> str:
                 f"[`{hook.method}`](#{hook.region})",
                 hook.answers,
                 hook.scenario,
-                f"`{hook.test}`",
+                f"`{hook.test}`{{.said}}",
             )
             for hook in hooks
         ),
@@ -1371,3 +1365,402 @@ def hooks_low() -> str:
 def hooks_own() -> str:
     """The hook that only PrivateUse1 has."""
     return hook_table(HOOKS_OWN)
+
+
+class Tool(NamedTuple):
+    """A name in torch._C, and a call that the test makes."""
+
+    name: str
+    line: str
+    call: str
+    answer: str  # with ... for what varies
+
+
+# `C` is torch._C, `x` a tensor on the device, `add` the operator's handle.
+TOOLS = [
+    Tool(
+        "_dispatch_dump",
+        "What was registered for an operator, key by key.",
+        "C._dispatch_dump('aten::mm')",
+        "'name: aten::mm...PrivateUse1: registered at ...'",
+    ),
+    Tool(
+        "_dispatch_dump_table",
+        "What the dispatcher will run for each key, computed from that.",
+        "C._dispatch_dump_table('aten::mm')",
+        "'Undefined: ...PrivateUse1: registered at ... [kernel]...'",
+    ),
+    Tool(
+        "_dispatch_key_set",
+        "The keys of a tensor, as text; the last one goes first.",
+        "C._dispatch_key_set(x)",
+        "'DispatchKeySet(PrivateUse1, ADInplaceOrView, "
+        "AutogradPrivateUse1, AutocastPrivateUse1)'",
+    ),
+    Tool(
+        "_dispatch_keys",
+        "The same keys, as a set to ask.",
+        "C._dispatch_keys(x).has(C.DispatchKey.PrivateUse1)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_has_kernel",
+        "Whether an operator has a kernel for any key.",
+        "C._dispatch_has_kernel('aten::mm')",
+        "True",
+    ),
+    Tool(
+        "_dispatch_has_kernel_for_dispatch_key",
+        "Whether one was registered for this very key.",
+        "C._dispatch_has_kernel_for_dispatch_key('aten::linear', "
+        "'PrivateUse1')",
+        "False",
+    ),
+    Tool(
+        "_dispatch_has_computed_kernel_for_dispatch_key",
+        "Whether one will run for this key, wherever it comes from.",
+        "C._dispatch_has_computed_kernel_for_dispatch_key('aten::linear', "
+        "'PrivateUse1')",
+        "True",
+    ),
+    Tool(
+        "_dispatch_has_kernel_for_any_dispatch_key",
+        "Whether one was registered for a key of this set.",
+        "C._dispatch_has_kernel_for_any_dispatch_key('aten::mm', "
+        "C._dispatch_keys(x))",
+        "True",
+    ),
+    Tool(
+        "_dispatch_has_backend_fallback",
+        "Whether the key has a fallback for every operator.",
+        "C._dispatch_has_backend_fallback(C.DispatchKey.PrivateUse1)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_kernel_for_dispatch_key_is_fallthrough",
+        "Whether the kernel says: as if the key were absent.",
+        "C._dispatch_kernel_for_dispatch_key_is_fallthrough("
+        "'aten::_copy_from', 'Conjugate')",
+        "True",
+    ),
+    Tool(
+        "_dispatch_get_computed_kernel_for_dispatch_key",
+        "The kernel itself, to be called past the dispatcher.",
+        "C._dispatch_get_computed_kernel_for_dispatch_key("
+        "'aten::mm', 'PrivateUse1')",
+        "SafeKernelFunction(debug='registered at ...')",
+    ),
+    Tool(
+        "_dispatch_get_registrations_for_dispatch_key",
+        "Every operator with a kernel for the key.",
+        "'aten::mm' in "
+        "C._dispatch_get_registrations_for_dispatch_key('PrivateUse1')",
+        "True",
+    ),
+    Tool(
+        "_dispatch_print_registrations_for_dispatch_key",
+        "Prints the same list.",
+        "C._dispatch_print_registrations_for_dispatch_key('PrivateUse1')",
+        "None",
+    ),
+    Tool(
+        "_dispatch_get_all_op_names",
+        "Every operator of every library.",
+        "'aten::mm' in C._dispatch_get_all_op_names()",
+        "True",
+    ),
+    Tool(
+        "_dispatch_find_schema_or_throw",
+        "The handle of an operator, from name and overload.",
+        "C._dispatch_find_schema_or_throw('aten::add', 'Tensor')",
+        "<torch._C._DispatchOperatorHandle object at ...>",
+    ),
+    Tool(
+        "_dispatch_call_boxed",
+        "Calls a handle through the boxed form.",
+        "C._dispatch_call_boxed(add, x, x).tolist()",
+        "[2.0, 2.0]",
+    ),
+    Tool(
+        "_dispatch_find_dangling_impls",
+        "Kernels that were registered for operators nobody defined.",
+        "C._dispatch_find_dangling_impls()",
+        "[]",
+    ),
+    Tool(
+        "_dispatch_check_invariants",
+        "Raises if the books of one operator contradict themselves.",
+        "C._dispatch_check_invariants('aten::mm')",
+        "None",
+    ),
+    Tool(
+        "_dispatch_check_all_invariants",
+        "The same for all operators.",
+        "C._dispatch_check_all_invariants()",
+        "None",
+    ),
+    Tool(
+        "_dispatch_key_for_device",
+        "The key of a device type, by its public name.",
+        "C._dispatch_key_for_device('openreg')",
+        "'PrivateUse1'",
+    ),
+    Tool(
+        "_dispatch_key_name",
+        "The name of a key.",
+        "C._dispatch_key_name(C.DispatchKey.PrivateUse1)",
+        "'PrivateUse1'",
+    ),
+    Tool(
+        "_dispatch_key_parse",
+        "The key of a name.",
+        "C._dispatch_key_parse('PrivateUse1')",
+        "<DispatchKey.PrivateUse1: ...>",
+    ),
+    Tool(
+        "_dispatch_is_alias_key",
+        "Whether a key stands for several.",
+        "C._dispatch_is_alias_key(C.DispatchKey.Autograd)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_is_included_in_alias",
+        "Whether the first key is one of those the second stands for.",
+        "C._dispatch_is_included_in_alias(C.DispatchKey.PrivateUse1, "
+        "C.DispatchKey.CompositeExplicitAutograd)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_get_backend_keyset_from_autograd",
+        "The backend below an autograd key.",
+        "C._dispatch_get_backend_keyset_from_autograd("
+        "C.DispatchKey.AutogradPrivateUse1)",
+        "DispatchKeySet(PrivateUse1)",
+    ),
+    Tool(
+        "_dispatch_autogradother_backends",
+        "Not a function: the keys that share AutogradOther. "
+        "PrivateUse1 has its own.",
+        "C._dispatch_autogradother_backends.has(C.DispatchKey.PrivateUse1)",
+        "False",
+    ),
+    Tool(
+        "_dispatch_keyset_full",
+        "The set of all keys.",
+        "C._dispatch_keyset_full().has(C.DispatchKey.PrivateUse1)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_keyset_full_after",
+        "The keys below this one: where a redispatch may go.",
+        "C._dispatch_keyset_full_after(C.DispatchKey.AutogradPrivateUse1)"
+        ".has(C.DispatchKey.PrivateUse1)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_keyset_to_string",
+        "A set of keys as text.",
+        "C._dispatch_keyset_to_string(C._dispatch_keys(x))",
+        "'DispatchKeySet(PrivateUse1, ...)'",
+    ),
+    Tool(
+        "_dispatch_num_backends",
+        "How many backends share the keys with per-backend copies.",
+        "C._dispatch_num_backends()",
+        "16",
+    ),
+    Tool(
+        "_dispatch_tls_local_include_set",
+        "The keys that this thread adds to every call.",
+        "C._dispatch_tls_local_include_set()",
+        "DispatchKeySet(BackendSelect, ADInplaceOrView)",
+    ),
+    Tool(
+        "_dispatch_tls_local_exclude_set",
+        "The keys that this thread takes from every call: "
+        "autocast, while it is off.",
+        "C._dispatch_tls_local_exclude_set()"
+        ".has(C.DispatchKey.AutocastPrivateUse1)",
+        "True",
+    ),
+    Tool(
+        "_dispatch_tls_is_dispatch_key_included",
+        "Whether this thread adds the key.",
+        "C._dispatch_tls_is_dispatch_key_included('PrivateUse1')",
+        "False",
+    ),
+    Tool(
+        "_dispatch_tls_is_dispatch_key_excluded",
+        "Whether this thread takes the key away.",
+        "C._dispatch_tls_is_dispatch_key_excluded('PrivateUse1')",
+        "False",
+    ),
+    Tool(
+        "_dispatch_tls_set_dispatch_key_included",
+        "Adds a key to this thread's calls, or stops adding it.",
+        "C._dispatch_tls_set_dispatch_key_included('Tracer', False)",
+        "None",
+    ),
+    Tool(
+        "_dispatch_tls_set_dispatch_key_excluded",
+        "Takes a key from this thread's calls, or gives it back.",
+        "C._dispatch_tls_set_dispatch_key_excluded('Tracer', False)",
+        "None",
+    ),
+    Tool(
+        "_dispatch_isTensorSubclassLike",
+        "Whether a tensor is a subclass or a wrapper, as functorch's are.",
+        "C._dispatch_isTensorSubclassLike(x)",
+        "False",
+    ),
+    Tool(
+        "_dispatch_library",
+        "What torch.library.Library is made of.",
+        "C._dispatch_library('IMPL', 'aten', 'PrivateUse1')",
+        "<torch._C._DispatchModule object at ...>",
+    ),
+    Tool(
+        "_dispatch_pystub",
+        "The Python module that must be imported before an operator, if any.",
+        "C._dispatch_pystub('aten::mm', '')",
+        "None",
+    ),
+    Tool(
+        "_dispatch_set_report_error_callback",
+        "What to call instead of raising when an operator has no kernel.",
+        "C._dispatch_set_report_error_callback(thirds, None)",
+        "None",
+    ),
+    Tool(
+        "_dispatch_clear_leaked_python_filenames",
+        "Frees the file names that Python registrations leave behind.",
+        "C._dispatch_clear_leaked_python_filenames()",
+        "None",
+    ),
+]
+
+# Guides of earlier releases list these too.
+REMOVED_TOOLS = ["_dispatch_is_main_interpreter"]
+
+
+def dispatch_tools() -> str:
+    """Everything in torch._C that begins with _dispatch_."""
+    gone = "Gone (torch 2.13); older guides still list it."
+    return table(
+        ("Call", "Answer", "What it tells"),
+        [
+            *((f"`{t.call}`", f"`{t.answer}`", t.line) for t in TOOLS),
+            *((f"`C.{name}`", "", gone) for name in REMOVED_TOOLS),
+        ],
+    )
+
+
+def minimal_rows() -> Any:
+    """The rows that backend/tests/test_minimal.py proves."""
+    path = ROOT / "backend" / "tests" / "everyday.py"
+    spec = importlib.util.spec_from_file_location("everyday", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.ROWS
+
+
+# Where each operator of the minimal set is registered; names of regions.
+MINIMAL_LISTINGS = {
+    "empty.memory_format": "factory-empty",
+    "resize_": "factory-resize",
+    "set_": "factory-set",
+    "set_.source_Storage": "factory-set",
+    "set_.source_Storage_storage_offset": "factory-set",
+    "set_.source_Tensor": "factory-register",
+    "empty_strided": "factory-register",
+    "_copy_from": "copy-from",
+    "_copy_from_and_resize": "copy-from",
+    "record_stream": "stream-use-record",
+    "fallback": "fallback-register",
+}
+
+
+def minimal_set() -> str:
+    """The operators that no backend can lack, and what breaks without."""
+    return table(
+        ("Operator", "What it is for", "Breaks without it", "With"),
+        (
+            (
+                f"[`{row.operator}`]"
+                f"(#{MINIMAL_LISTINGS.get(row.operator, 'view-register')})",
+                row.purpose,
+                row.breaks.replace("_", " "),
+                f"`{row.says}`",
+            )
+            for row in minimal_rows()
+        ),
+    )
+
+
+class Policy(NamedTuple):
+    name: str
+    macro: str  # in ATen/autocast_mode.h
+    line: str
+
+
+POLICIES = [
+    Policy(
+        "lower_precision_fp",
+        "AT_FORALL_LOWER_PRECISION_FP",
+        "Casts float tensors to the autocast dtype.",
+    ),
+    Policy(
+        "fp32",
+        "AT_FORALL_FP32",
+        "Casts float tensors to float32.",
+    ),
+    Policy(
+        "fp32_set_opt_dtype",
+        "AT_FORALL_FP32_SET_OPT_DTYPE",
+        "Asks the operator for a float32 result, unless the caller named a "
+        "dtype.",
+    ),
+    Policy(
+        "fp32_append_dtype",
+        "AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE",
+        "The same for an overload without a dtype: calls the one that has it.",
+    ),
+    Policy(
+        "promote",
+        "AT_FORALL_PROMOTE",
+        "Casts to the widest dtype among the arguments.",
+    ),
+]
+
+
+def policy_operators(policy: Policy) -> list[str]:
+    """The operators of a policy's list, read from PyTorch's header."""
+    spec = importlib.util.find_spec("torch")
+    assert spec is not None
+    assert spec.origin is not None
+    header = Path(spec.origin).parent / "include/ATen/autocast_mode.h"
+    text = header.read_text("utf-8").replace("\\\n", " ")
+    found = re.search(rf"#define {policy.macro}\(_\)(.*)", text)
+    assert found, policy.macro
+    if "ADD_NS" in found[1]:
+        return re.findall(r'"([\w.]+)"', found[1])
+    names = re.findall(r"_\((\w+)(?:, (\w+))?\)", found[1])
+    return [f"{name}.{over}" if over else name for name, over in names]
+
+
+def autocast_policies() -> str:
+    """Each cast policy with every operator that PyTorch lists for it."""
+    return table(
+        ("Policy", "What it does", "Operators"),
+        (
+            (
+                f"`{policy.name}`",
+                policy.line,
+                " ".join(f"`{name}`" for name in policy_operators(policy)),
+            )
+            for policy in POLICIES
+        ),
+    )

@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_set>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Generator.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -46,6 +47,10 @@ bool takes_cpu_tensors(const std::string& name) {
   return names.count(name) != 0;
 }
 
+bool is_on_device(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().is_privateuseone();
+}
+
 template <typename Use>
 void for_each_tensor(const c10::IValue& value, Use&& use) {
   if (value.isTensor()) {
@@ -75,7 +80,7 @@ c10::DeviceIndex device_of_call(
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (output) {
         common.add_output(tensor);
-      } else if (!lenient || tensor.device().is_privateuseone()) {
+      } else if (!lenient || is_on_device(tensor)) {
         common.add(tensor);
       }
     });
@@ -84,8 +89,15 @@ c10::DeviceIndex device_of_call(
     return common.index();
   }
   for (const auto& argument : arguments) {
-    if (argument.isDevice() && argument.toDevice().has_index()) {
-      return argument.toDevice().index();
+    if (argument.isDevice() && argument.toDevice().is_privateuseone()) {
+      const auto device = argument.toDevice();
+      return device.has_index() ? device.index() : current_device();
+    }
+  }
+  // A generator alone led here; it must be of the CPU, as the rest is.
+  for (const auto& argument : arguments) {
+    if (argument.isGenerator()) {
+      at::check_generator<at::CPUGeneratorImpl>(argument.toGenerator());
     }
   }
   return current_device();

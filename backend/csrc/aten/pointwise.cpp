@@ -71,7 +71,11 @@ struct Functional final : Kernel {
     const auto dtype = options.dtype().toScalarType();
     output = strides.empty()
         ? at::detail::empty_generic(
-              sizes, device_allocator(), keys, dtype, std::nullopt)
+              sizes,
+              device_allocator(),
+              keys,
+              dtype,
+              options.memory_format_opt())
         : at::detail::empty_strided_generic(
               sizes, strides, device_allocator(), keys, dtype);
     Kernel::set_output_raw_strided(index, sizes, strides, options);

@@ -44,7 +44,8 @@ c10::DeviceIndex check_stream(c10::Stream stream) {
 }
 
 // [guard-capability] Every dtype that the kernels can store and copy.
-// The other scalar types are names without arithmetic (bits8, uint1 to uint7).
+// Quantized types have no kernels here, and the rest (bits8, uint1 to uint7)
+// are names without arithmetic.
 c10::DeviceCapability capability() {
   using enum c10::ScalarTypeIndex;
   c10::DeviceCapability result;
@@ -67,9 +68,6 @@ c10::DeviceCapability capability() {
         kIndex_ComplexHalf,
         kIndex_ComplexFloat,
         kIndex_ComplexDouble,
-        kIndex_QInt8,
-        kIndex_QUInt8,
-        kIndex_QInt32,
         kIndex_Float8_e5m2,
         kIndex_Float8_e4m3fn,
         kIndex_Float8_e5m2fnuz,

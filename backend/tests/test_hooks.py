@@ -1,0 +1,158 @@
+"""The hooks, each reached through the PyTorch function that asks it."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+import torch
+
+openreg = torch.openreg
+libtorch = ctypes.CDLL(
+    str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
+)
+libtorch.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
+
+
+def from_blob(address: int, device_index: int) -> str:
+    """at::from_blob through PyTorch's C ABI: "" or what went wrong.
+
+    It asks the backend where the address is, and compares.
+    """
+    sizes, strides = (ctypes.c_int64 * 1)(2), (ctypes.c_int64 * 1)(1)
+    tensor = ctypes.c_void_p()
+    status = libtorch.aoti_torch_create_tensor_from_blob(
+        ctypes.c_void_p(address),
+        ctypes.c_int64(1),
+        sizes,
+        strides,
+        ctypes.c_int64(0),
+        libtorch.aoti_torch_dtype_float32(),
+        libtorch.aoti_torch_device_type_privateuse1(),
+        ctypes.c_int32(device_index),
+        ctypes.byref(tensor),
+    )
+    if status == 0:
+        libtorch.aoti_torch_delete_tensor_object(tensor)
+        return ""
+    return libtorch.torch_exception_get_what_without_backtrace().decode()
+
+
+def test_has_primary_context_lets_backward_run_on_every_device():
+    # Backward asks it of each device, to know which streams to remember.
+    for device in ("openreg:0", "openreg:1"):
+        x = torch.ones(2, device=device, requires_grad=True)
+        (x * x).sum().backward()
+        assert x.grad.tolist() == [2, 2]
+
+
+def test_is_built():
+    # PyTorch 2.13 has no function that asks it of this device type.
+    hooks_of = libtorch._ZN2at6detail19getPrivateUse1HooksEv
+    hooks_of.restype = ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))
+    hooks = hooks_of()
+    is_built = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(
+        hooks[0][2]  # after the two entries of the destructor
+    )
+    assert is_built(ctypes.cast(hooks, ctypes.c_void_p))
+
+
+def test_is_available_makes_openreg_the_accelerator():
+    assert torch._C._get_accelerator(check=True) == torch.device("openreg")
+
+
+def test_device_count():
+    assert torch._C._accelerator_hooks_device_count() == 2
+
+
+def test_set_and_get_current_device():
+    torch._C._accelerator_hooks_set_current_device(1)
+    assert torch._C._accelerator_hooks_get_current_device() == 1
+    assert openreg.current_device() == 1
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch._C._accelerator_hooks_set_current_device(2)
+
+
+def test_exchange_device():
+    assert torch._C._accelerator_hooks_exchange_device(1) == 0
+    assert openreg.current_device() == 1
+    with pytest.raises(RuntimeError, match="out of range"):
+        torch._C._accelerator_hooks_exchange_device(-1)
+
+
+def test_maybe_exchange_device():
+    assert torch._C._accelerator_hooks_maybe_exchange_device(1) == 0
+    assert torch._C._accelerator_hooks_maybe_exchange_device(-1) == -1
+    assert openreg.current_device() == 1
+
+
+def test_default_generator_is_what_a_device_draws_from():
+    torch.manual_seed(5)
+    first = torch.rand(3, device="openreg:1")
+    again = torch.Generator("openreg:1").manual_seed(5)
+    assert torch.equal(
+        first, torch.rand(3, device="openreg:1", generator=again)
+    )
+
+
+def test_default_generator_of_no_device_is_refused():
+    with pytest.raises(RuntimeError, match=r"\[0, 2\), but got 2"):
+        openreg.get_rng_state(2)
+
+
+def test_new_generator_is_of_the_device_asked_for():
+    assert torch.Generator("openreg:1").device == torch.device("openreg:1")
+    openreg.set_device(1)
+    assert torch.Generator("openreg").device == torch.device("openreg:1")
+    with pytest.raises(RuntimeError, match=r"\[0, 2\), but got 7"):
+        torch.Generator("openreg:7")
+
+
+def test_device_from_ptr_finds_the_device_of_an_address():
+    x = torch.ones(8, device="openreg:1")
+    assert from_blob(x.data_ptr(), 1) == ""
+    assert from_blob(x.data_ptr() + 8, 1) == ""  # anywhere in the block
+    assert "data openreg:1" in from_blob(x.data_ptr(), 0)
+
+
+def test_device_from_ptr_refuses_host_memory():
+    told = from_blob(torch.ones(2).data_ptr(), 0)
+    assert "is host memory, not memory of an openreg device" in told
+
+
+def test_device_from_ptr_has_an_empty_block_on_the_current_device():
+    openreg.set_device(1)
+    assert from_blob(0, 1) == ""
+    assert from_blob(0, 0) != ""
+
+
+def test_pinned_memory_allocator_and_is_pinned():
+    pinned = torch.empty(5, pin_memory=True)
+    assert pinned.is_pinned()
+    assert pinned[3:].is_pinned()
+    assert not torch.empty(5).is_pinned()
+
+
+@pytest.mark.parametrize("size", [0, 4, 12, 40, 10_000_000])
+def test_resize_keeps_the_bytes_that_fit(size):
+    x = torch.arange(12, dtype=torch.uint8).to("openreg:1")
+    storage = x.untyped_storage()
+    storage.resize_(size)
+    assert storage.nbytes() == size
+    kept = min(size, 12)
+    y = torch.empty(0, dtype=torch.uint8, device="openreg:1").set_(
+        storage, 0, (kept,)
+    )
+    assert y.tolist() == list(range(kept))
+    assert y.device.index == 1
+    assert openreg.current_device() == 0
+
+
+def test_resize_without_room_changes_nothing():
+    x = torch.arange(4, device="openreg:1")
+    address = x.data_ptr()
+    with pytest.raises(torch.OutOfMemoryError):
+        x.untyped_storage().resize_(2**50)
+    assert x.data_ptr() == address
+    assert x.tolist() == [0, 1, 2, 3]

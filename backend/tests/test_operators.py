@@ -1,0 +1,401 @@
+"""Operators on the device: the CPU's values, dtypes, strides and aliases.
+
+The CPU is the judge. What is written through a view or an `out=` must be seen
+through the other name too, and a call that fails must leave the next one well.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+FALLBACK = torch.openreg.fallback
+
+
+@pytest.fixture(autouse=True)
+def no_operator_falls_back():
+    """Each test here is about kernels that run on the device."""
+    with FALLBACK.forbid():
+        yield
+
+
+def same(got: Tensor, expected: Tensor) -> None:
+    """Values, dtype, shape and strides are the CPU's, the device is ours."""
+    assert got.device.type == "openreg"
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(
+        got.cpu(), expected, rtol=0, atol=0, equal_nan=True
+    )
+
+
+def pair(*shape: int, dtype: torch.dtype = torch.float32):
+    host = torch.arange(24).to(dtype).reshape(*shape)
+    return host, host.to("openreg")
+
+
+BINARY = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "maximum": torch.maximum,
+    "atan2": torch.atan2,
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (torch.float32, torch.float32),
+        (torch.float64, torch.float32),
+        (torch.int64, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.uint8, torch.int64),
+    ],
+    ids=str,
+)
+def test_binary_operators_promote_as_on_the_cpu(name, left, right) -> None:
+    a, da = pair(4, 6, dtype=left)
+    b, db = pair(4, 6, dtype=right)
+    same(BINARY[name](da, db), BINARY[name](a, b))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary_operators_broadcast_and_keep_strides(name) -> None:
+    a, da = pair(4, 6)
+    b, db = pair(6, 4)
+    same(BINARY[name](da.t(), db), BINARY[name](a.t(), b))
+    same(BINARY[name](da.t(), db.t().t()), BINARY[name](a.t(), b))
+    same(BINARY[name](da, db[0, :1]), BINARY[name](a, b[0, :1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_numbers_and_host_scalars_mix_with_device_tensors(dtype) -> None:
+    a, da = pair(4, 6, dtype=dtype)
+    same(da + 2, a + 2)
+    same(da * 0.1, a * 0.1)
+    same(3 - da, 3 - a)
+    same(da + torch.tensor(2.5), a + torch.tensor(2.5))
+
+
+def test_relu_and_its_gradient() -> None:
+    host = torch.tensor([-1.0, 0.0, 2.0, float("nan")], requires_grad=True)
+    device = host.detach().to("openreg").requires_grad_()
+    torch.relu(host).sum().backward()
+    torch.relu(device).sum().backward()
+    same(torch.relu(device).detach(), torch.relu(host).detach())
+    same(device.grad, host.grad)
+    with pytest.raises(RuntimeError, match="Boolean inputs not supported"):
+        torch.relu(torch.ones(2, dtype=torch.bool, device="openreg"))
+
+
+def test_views_write_through() -> None:
+    x = torch.zeros(4, 6, device="openreg")
+    x[1].fill_(1)
+    x.t()[2].add_(5)
+    x.view(24)[-1] = 9
+    x.unfold(0, 2, 2)[0, 0, 0] = 7
+    x[:, ::2].select(1, 2).mul_(0).sub_(1)
+    x.diagonal().copy_(torch.full((4,), 3.0))
+    expected = torch.zeros(4, 6)
+    expected[1].fill_(1)
+    expected.t()[2].add_(5)
+    expected.view(24)[-1] = 9
+    expected.unfold(0, 2, 2)[0, 0, 0] = 7
+    expected[:, ::2].select(1, 2).mul_(0).sub_(1)
+    expected.diagonal().copy_(torch.full((4,), 3.0))
+    same(x, expected)
+
+
+def test_complex_views_write_through() -> None:
+    z = torch.zeros(3, dtype=torch.complex64, device="openreg")
+    torch.view_as_real(z)[1, 1] = 2
+    z.real[0] = 4
+    assert z.cpu().tolist() == [4, 2j, 0]
+    torch.view_as_complex(torch.view_as_real(z)).conj().imag[1] = -3
+    assert z.cpu()[1] == 3j
+
+
+def test_a_boxed_view_aliases_its_argument() -> None:
+    # These have CPU kernels, so the alias kernel serves them.
+    x = torch.zeros(4, 6, device="openreg")
+    for view in (
+        torch.ops.aten.alias(x),
+        torch.ops.aten.view.dtype(x, torch.int32),
+    ):
+        assert view.untyped_storage().data_ptr() == x.data_ptr()
+        view[0, 0] = 1
+        assert x.cpu().view(view.dtype)[0, 0] == 1
+
+
+def test_in_place_operators_return_the_tensor_itself() -> None:
+    x = torch.ones(3, device="openreg")
+    assert x.add_(1) is x
+    assert torch.ops.aten.exp_(x) is x
+    assert x.cpu().equal(torch.full((3,), 2.0).exp_())
+
+
+def test_out_resizes_and_keeps_the_tensor() -> None:
+    a, da = pair(4, 6)
+    out = torch.empty(0, device="openreg")
+    result = torch.mm(da, da.t(), out=out)
+    assert result is out
+    same(out, a @ a.t())
+    again = out.data_ptr()
+    torch.mm(da, da.t(), out=out)
+    assert out.data_ptr() == again
+
+
+def test_out_writes_through_strides() -> None:
+    a, da = pair(4, 6)
+    base = torch.zeros(4, 12, device="openreg")
+    torch.exp(da / 10, out=base[:, ::2])
+    assert base[:, 1::2].cpu().eq(0).all()
+    torch.testing.assert_close(base[:, ::2].cpu(), torch.exp(a / 10))
+
+
+def test_out_that_must_not_be_resized_warns_as_on_the_cpu() -> None:
+    _, da = pair(4, 6)
+    with pytest.warns(UserWarning, match="An output with one or more elements"):
+        torch.exp(da, out=torch.ones(3, device="openreg"))
+
+
+def test_several_results_that_share_memory_share_it() -> None:
+    x = torch.rand(5, 3, device="openreg")
+    values, indices = x.sort(0)
+    assert values.data_ptr() != indices.data_ptr()
+    parts = torch.ops.aten.unsafe_chunk(x, 2)
+    assert [p.device.type for p in parts] == ["openreg"] * 2
+
+
+def test_results_of_unknown_shape() -> None:
+    a, da = pair(4, 6)
+    same(da.nonzero(), a.nonzero())
+    same(da[da > 7], a[a > 7])
+    same(da.flatten().unique(), a.flatten().unique())
+
+
+def test_lists_and_optional_lists_of_tensors() -> None:
+    a, da = pair(4, 6)
+    same(torch.cat([da, da[:1]], 0), torch.cat([a, a[:1]], 0))
+    rows, columns = torch.tensor([0, 3]), torch.tensor([1, 2])
+    same(da[:, columns.to("openreg")], a[:, columns])
+    # Indices may stay on the host, as on CUDA.
+    same(da[rows, columns], a[rows, columns])
+    da[rows] = -1
+    a[rows] = -1
+    same(da, a)
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (), (0, 0, 2)])
+def test_empty_and_zero_dimensional_tensors(shape) -> None:
+    host = torch.ones(shape)
+    device = host.to("openreg")
+    same(device + device, host + host)
+    same(device.sum(), host.sum())
+    same(device.exp(), host.exp())
+    assert device.clone().shape == shape
+
+
+@pytest.mark.parametrize("bit", ["conj", "neg"])
+def test_lazy_bits_survive_copies(bit) -> None:
+    host = torch.tensor([1 + 2j, 3 - 4j])
+    host = host.conj() if bit == "conj" else host.conj().imag
+    device = torch.tensor([1 + 2j, 3 - 4j], device="openreg")
+    device = device.conj() if bit == "conj" else device.conj().imag
+    for copy in (device.cpu(), device.clone().cpu(), (device + 0).cpu()):
+        assert copy.resolve_conj().resolve_neg().equal(
+            host.resolve_conj().resolve_neg()
+        )
+    target = torch.zeros_like(host.resolve_conj().resolve_neg())
+    target.copy_(device)
+    assert target.equal(host.resolve_conj().resolve_neg())
+
+
+COPIES = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "strided": lambda x: x[:, ::2],
+    "expanded": lambda x: x[:1].expand(4, 6),
+    "part": lambda x: x[1:3, 2:],
+}
+
+
+@pytest.mark.parametrize("layout", COPIES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.bool])
+def test_copies_convert_and_follow_strides(layout, dtype) -> None:
+    a, da = pair(4, 6)
+    source, device_source = COPIES[layout](a), COPIES[layout](da)
+    expected = source.to(dtype, copy=True)
+    for target in ("openreg:0", "openreg:1", "cpu"):
+        got = device_source.to(target, dtype, copy=True)
+        assert got.device == torch.device(target)
+        assert got.stride() == expected.stride()
+        assert got.cpu().equal(expected)
+    assert source.to("openreg", dtype).cpu().equal(expected)
+    out = torch.zeros(source.shape, dtype=dtype).t().contiguous().t()
+    assert out.copy_(device_source).equal(expected)
+    out = out.to("openreg:1").zero_()
+    assert out.copy_(device_source).cpu().equal(expected)
+
+
+def test_copy_broadcasts_its_source() -> None:
+    x = torch.zeros(2, 3, device="openreg")
+    x.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    assert x.cpu().tolist() == [[1, 2, 3]] * 2
+    x.copy_(torch.tensor(5.0, device="openreg:1"))
+    assert x.cpu().eq(5).all()
+
+
+MIXED = {
+    "add": lambda a, b: a + b,
+    "mm": lambda a, b: torch.mm(a, b),
+    "cat": lambda a, b: torch.cat([a, b]),
+    "where": lambda a, b: torch.where(a > 0, a, b),
+    "embedding": lambda a, b: torch.embedding(a, b.long()),
+    "linear": lambda a, b: torch.nn.functional.linear(a, b),
+    "gather": lambda a, b: a.gather(0, b.long()),
+    "out": lambda a, b: torch.exp(a, out=b),
+    "conv1d": lambda a, b: torch.conv1d(a[None], b[:, :, None]),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize(
+    ("first", "second"), [("openreg:0", "cpu"), ("openreg:0", "openreg:1")]
+)
+def test_tensors_on_two_devices_are_refused(name, first, second) -> None:
+    a = torch.ones(3, 3, device=first)
+    b = torch.ones(3, 3, device=second)
+    with pytest.raises(RuntimeError, match=r"[Ee]xpected.*same device|on cpu"):
+        MIXED[name](a, b)
+    assert (a + a).cpu().eq(2).all()
+    assert b.cpu().eq(1).all()
+
+
+def test_a_host_scalar_cannot_take_a_device_result() -> None:
+    with pytest.raises(RuntimeError):
+        torch.tensor(1.0).add_(torch.tensor(1.0, device="openreg"))
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ops.aten.exp.out(
+            torch.tensor(1.0, device="openreg"), out=torch.tensor(0.0)
+        )
+
+
+def test_errors_are_the_cpus_and_leave_no_trace() -> None:
+    x = torch.arange(4.0, device="openreg")
+    for wrong in (
+        lambda t: t + torch.ones(3).to(t.device),
+        lambda t: t.view(3),
+        lambda t: t @ torch.ones(3, 3).to(t.device),
+        lambda t: t.gather(0, torch.tensor([9]).to(t.device)),
+        lambda t: t.index_select(0, torch.tensor([-7]).to(t.device)),
+    ):
+        with pytest.raises((RuntimeError, IndexError)) as on_host:
+            wrong(x.cpu())
+        with pytest.raises(type(on_host.value)) as on_device:
+            wrong(x)
+        assert str(on_device.value) == str(on_host.value)
+        assert x.cpu().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("value", [True, 7, 2.5, 1 + 2j])
+def test_item_reads_every_kind_of_number(value) -> None:
+    assert torch.tensor(value, device="openreg").item() == value
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_item_reads_every_dtype() -> None:
+    for dtype in (
+        torch.uint8,
+        torch.uint16,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float8_e4m3fn,
+        torch.complex32,
+    ):
+        one = torch.ones((), dtype=torch.float32).to(dtype)
+        assert one.to("openreg").item() == 1
+    with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
+        torch.ones(2, device="openreg").item()
+
+
+def test_resize_grows_the_storage_and_keeps_what_was_there() -> None:
+    x = torch.arange(4.0, device="openreg")
+    x.resize_(2, 4)
+    assert x.cpu()[0].tolist() == [0, 1, 2, 3]
+    before = x.data_ptr()
+    x.resize_(2)
+    assert x.data_ptr() == before
+    assert x.cpu().tolist() == [0, 1]
+    with pytest.raises(RuntimeError, match="Unsupported memory format"):
+        x.resize_(2, 2, memory_format=torch.preserve_format)
+    x.resize_(1, 2, 2, 2, memory_format=torch.channels_last)
+    assert x.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_set_moves_a_tensor_to_another_storage() -> None:
+    x = torch.arange(6.0, device="openreg")
+    y = torch.empty(0, device="openreg")
+    y.set_(x.untyped_storage(), 1, (2, 2), (2, 1))
+    y.fill_(-1)
+    assert x.cpu().tolist() == [0, -1, -1, -1, -1, 5]
+    with pytest.raises(RuntimeError, match="to a storage on different device"):
+        y.set_(torch.ones(2).untyped_storage())
+
+
+def test_empty_is_filled_when_algorithms_must_be_deterministic() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert torch.empty(3, device="openreg").isnan().all()
+        strided = torch.empty_strided((2,), (2,), device="openreg")
+        assert strided.isnan().all()
+        x = torch.ones(1, device="openreg").resize_(3)
+        assert x.cpu()[1:].isnan().all()
+        whole = torch.empty(2, dtype=torch.int64, device="openreg")
+        assert whole.eq(torch.iinfo(torch.int64).max).all()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_memory_formats_are_the_cpus() -> None:
+    host = torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    device = host.to("openreg")
+    weight = torch.rand(4, 3, 3, 3)
+    assert device.stride() == host.stride()
+    assert device.relu().stride() == host.relu().stride()
+    got = torch.conv2d(device, weight.to("openreg"))
+    torch.testing.assert_close(got.cpu(), torch.conv2d(host, weight))
+
+
+def test_a_layout_without_kernels_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match=r"[Ss]parse"):
+        torch.ones(2, 2, device="openreg").to_sparse()
+    assert torch.ones(2, device="openreg").sum().item() == 2
+
+
+def test_autocast_of_the_cpu_does_not_reach_into_kernels() -> None:
+    a, da = pair(4, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        same(da @ da.t(), a.to("openreg").mm(da.t()).cpu())
+
+
+def test_threads_run_operators_side_by_side() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(seed: int) -> bool:
+        torch.openreg.set_device(seed % 2)
+        x = torch.full((64, 64), float(seed), device="openreg")
+        for _ in range(50):
+            x = (x @ torch.eye(64, device="openreg")).relu() + 1
+        return bool((x.cpu() == seed + 50).all())
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(16)))
