@@ -22,11 +22,16 @@ exclude_patterns = ["_build", "tests"]
 
 nitpicky = True
 # Names of Python and PyTorch are not linked: no inventory is fetched.
-nitpick_ignore_regex = [("py:.*", r"(?!torch\.openreg|torch_openreg).*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!torch\.openreg|torch_openreg).*"),
+    ("py:.*", r".*\._\w+"),  # private, so the reference leaves it out
+]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 
+# In docstrings, as in Markdown, `name` is code.
+default_role = "code"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 

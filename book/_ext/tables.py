@@ -1196,12 +1196,13 @@ def guard_methods() -> str:
     """Every method of PyTorch's guard interface, ours first."""
     required, ours = guard_interface(), guard_overrides()
     return table(
-        ("Method", "Must be written", "Here", "What it is for", "Test"),
+        ("Method", "Here", "What it is for", "Test"),
         (
             (
                 f"`{m.name}`",
-                "yes" if required[m.name] else "",
-                "yes" if m.name in ours else "next",
+                "required"
+                if required[m.name]
+                else ("yes" if m.name in ours else "next"),
                 m.purpose,
                 f"`{m.test}`" if m.test else "",
             )

@@ -90,7 +90,6 @@ KernelScope::~KernelScope() {
   kernel_device = previous_;
 }
 
-// [alias-common-device] Two devices in one call are an error, as everywhere.
 void CommonDevice::require(c10::Device device) {
   TORCH_CHECK(
       !device_.has_value() || *device_ == device,
@@ -102,6 +101,7 @@ void CommonDevice::require(c10::Device device) {
       "!");
 }
 
+// [alias-common-device] Two devices in one call are an error, as everywhere.
 void CommonDevice::check() const {
   TORCH_CHECK(
       !device_.has_value() || !cpu_tensor_.has_value(),

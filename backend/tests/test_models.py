@@ -1,0 +1,161 @@
+"""Ordinary models train on the device to the CPU's losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+STEPS = 20
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Sums are split between threads, so bits depend on their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, cell: type[nn.RNNBase]) -> None:
+        super().__init__()
+        self.cell = cell(16, 32, num_layers=2, dropout=0.1, batch_first=True)
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.cell(x)[0][:, -1])
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 10)
+    )
+
+
+def cnn() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Dropout(0.1),
+        nn.Conv2d(8, 16, 3),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 6 * 6, 10),
+    )
+
+
+def transformer() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, 0.1, batch_first=True)
+    return nn.Sequential(layer, nn.Flatten(), nn.Linear(32 * 10, 10))
+
+
+def losses(
+    make: Callable[[], nn.Module], shape: tuple[int, ...], device: str
+) -> Tensor:
+    """The losses of `STEPS` training steps from a fixed seed."""
+    torch.manual_seed(0)
+    net = make().to(device)
+    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    numbers = torch.Generator().manual_seed(1)
+    x = torch.randn(shape, generator=numbers).to(device)
+    y = torch.randint(0, 10, shape[:1], generator=numbers).to(device)
+    torch.manual_seed(7)  # dropout draws from here on
+    history = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        history.append(loss.item())
+    return torch.tensor(history, dtype=torch.float64)
+
+
+MODELS = {
+    "mlp": (mlp, (32, 64)),
+    "cnn": (cnn, (8, 3, 16, 16)),
+    "lstm": (lambda: Recurrent(nn.LSTM), (8, 12, 16)),
+    "gru": (lambda: Recurrent(nn.GRU), (8, 12, 16)),
+    "transformer": (transformer, (8, 10, 32)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_follows_the_cpu(name) -> None:
+    make, shape = MODELS[name]
+    on_host = losses(make, shape, "cpu")
+    with torch.openreg.fallback.forbid():
+        on_device = losses(make, shape, "openreg")
+    assert on_host[-1] < on_host[0], "the model learns something"
+    torch.testing.assert_close(on_device, on_host, rtol=1e-5, atol=0)
+
+
+def test_the_mlp_matches_bit_for_bit() -> None:
+    make, shape = MODELS["mlp"]
+    assert losses(make, shape, "openreg").equal(losses(make, shape, "cpu"))
+
+
+@pytest.mark.parametrize("cell", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("bias", [True, False])
+def test_recurrent_gradients_are_right(cell, bias) -> None:
+    torch.manual_seed(3)
+    net = cell(3, 4, bias=bias, bidirectional=True).double()
+    x = torch.randn(5, 2, 3, dtype=torch.float64)
+    gradients = []
+    for device in ("cpu", "openreg"):
+        net = net.to(device)
+        net.zero_grad()
+        moved = x.to(device, copy=True).requires_grad_()
+        net(moved)[0].sin().sum().backward()
+        gradients.append(
+            [moved.grad.cpu(), *(p.grad.cpu() for p in net.parameters())]
+        )
+    torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolution_passes_gradcheck(transposed) -> None:
+    convolve = F.conv_transpose2d if transposed else F.conv2d
+    x = torch.randn(1, 2, 4, 4, dtype=torch.float64, device="openreg")
+    w = torch.randn(2, 2, 3, 3, dtype=torch.float64, device="openreg")
+    b = torch.randn(2, dtype=torch.float64, device="openreg")
+    inputs = [t.requires_grad_() for t in (x, w, b)]
+    assert torch.autograd.gradcheck(convolve, inputs)
+    assert torch.autograd.gradgradcheck(convolve, inputs, atol=1e-4)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3, 1.0])
+def test_dropout_draws_the_cpus_numbers(p) -> None:
+    results = []
+    for device in ("cpu", "openreg"):
+        x = torch.linspace(1, 2, 100).to(device).requires_grad_()
+        torch.manual_seed(11)
+        y = F.dropout(x, p)
+        y.square().sum().backward()
+        results.append((y.detach().cpu(), x.grad.cpu()))
+    assert results[0][0].equal(results[1][0])
+    assert results[0][1].equal(results[1][1])
+
+
+def test_dropout_at_evaluation_changes_nothing() -> None:
+    x = torch.rand(10, device="openreg")
+    out, mask = torch.native_dropout(x, 0.5, False)
+    assert out.cpu().equal(x.cpu())
+    assert mask.cpu().all()
+
+
+def test_packed_sequences_take_lengths_from_the_host() -> None:
+    x = torch.rand(3, 5, 4)
+    packed = nn.utils.rnn.pack_padded_sequence(
+        x.to("openreg"), torch.tensor([5, 3, 1]), batch_first=True
+    )
+    back, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    assert lengths.tolist() == [5, 3, 1]
+    assert back.cpu()[0].equal(x[0])
+    assert back.cpu()[2, 1:].eq(0).all()
