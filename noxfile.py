@@ -177,6 +177,13 @@ def tests(session: nox.Session) -> None:
 
 
 @nox.session
+def stress(session: nox.Session) -> None:
+    """Run the tests that repeat for minutes what `tests` does a few times."""
+    build_checked(session)
+    run(session, "python", "-m", "pytest", "-m", "stress", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Check format, style and types, and print the budgets."""
     environment(session)

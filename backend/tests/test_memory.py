@@ -192,6 +192,50 @@ def test_a_full_device_raises_with_numbers_and_recovers() -> None:
     assert f"allocated {60 * MIB} and reserved" in run.stdout
 
 
+FORK = """
+import os
+import torch
+MIB = 1 << 20
+
+def in_child(work):
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+def use_the_device():
+    for _ in range(10):  # more than fits, were it not given back
+        torch.empty(40 * MIB, dtype=torch.uint8, device="openreg")
+
+def touch_what_the_parent_uses():
+    global kept
+    try:
+        kept + 1
+    except RuntimeError as error:
+        print(error, flush=True)
+    del kept  # quietly
+
+in_child(use_the_device)
+kept = torch.ones(10, device="openreg")
+in_child(touch_what_the_parent_uses)
+assert kept.sum().item() == 10
+"""
+
+
+def test_a_forked_child_uses_the_pool_unless_its_parent_does() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FORK],
+        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "fork" in run.stdout
+    assert "spawn" in run.stdout
+
+
 def test_the_profiler_sees_allocations() -> None:
     with torch.profiler.profile(profile_memory=True) as profile:
         x = torch.empty(1000, device="openreg")

@@ -88,7 +88,7 @@ VARIABLES = [
         "`0`, `1`",
         "`1`",
         "With `0`, `import torch` loads no backend: import `torch_openreg`.",
-        "test_autoload.py::test_switched_off",
+        "test_autoload.py::test_switched_off_it_can_be_imported_by_hand",
     ),
     Variable(
         "TORCH_SHOW_DISPATCH_TRACE",
@@ -566,7 +566,7 @@ def shared_objects() -> list[SharedObject]:
     stub = Path(_C.__file__)
     lib = stub.parent / "lib"
     return [
-        SharedObject(stub, "what `import torch_openreg._C` opens"),
+        SharedObject(stub, "the door that Python opens"),
         SharedObject(
             lib / "libtorch_bindings.so",
             "the runtime's functions as Python objects",
@@ -597,12 +597,12 @@ def objects() -> str:
             f"`{part.path.name.split('.')[0]}.so`",
             part.duty,
             code(n for n in found if n in ours) or "none",
-            code(n for n in theirs if n not in ours) or "none",
             code(needs(part.path, "RUNPATH")),
+            code(n for n in theirs if n not in ours) or "none",
         )
 
-    head = "Object", "Duty", "Needs of ours", "Needs of PyTorch"
-    return table((*head, "Looks in"), map(row, parts))
+    head = "Object", "Duty", "Needs of ours", "Looks in"
+    return table((*head, "Needs of PyTorch"), map(row, parts))
 
 
 def code(words: Iterable[str]) -> str:
@@ -797,9 +797,9 @@ def subsystems() -> str:
         done = ", ".join(p for p in probes if p not in missing)
         tried = f"{done}; next: " * (word == "partly") + ", ".join(missing)
         where = f"[{page}](/chapters/{page}.md)" if page else ""
-        rows.append((axis, name, f"**{word}**", tried or done, where))
-    head = "Axis", "Subsystem", "State", "Tried while printing this page"
-    return table((*head, "Chapter"), rows)
+        rows.append((axis, name, f"**{word}**", where, tried or done))
+    head = "Axis", "Subsystem", "State", "Chapter"
+    return table((*head, "Tried while printing this page"), rows)
 
 
 # PyTorch's own reference backend, file by file: theirs -> ours, and a remark.
@@ -902,50 +902,54 @@ class AllocatorMethod(NamedTuple):
     test: str
 
 
-# The methods of c10::DeviceAllocator but recordStream, which nothing calls
-# before there are streams.
 ALLOCATOR_METHODS = [
     AllocatorMethod(
         "allocate",
         "`torch.UntypedStorage(n, device=...)`",
         "A block of the pool, on the current device.",
-        "test_memory.py::test_a_storage_comes_from_the_pool",
+        "test_allocator.py::test_a_storage_comes_from_the_pool",
     ),
     AllocatorMethod(
         "initialized",
-        "`torch.accelerator.empty_cache()`, before it does anything",
+        "`empty_cache()`, before it does anything",
         "Whether there is a device.",
-        "test_memory.py::test_empty_cache_gives_back_what_no_tensor_uses",
+        "test_memory.py::test_emptying_the_cache_gives_memory_back",
     ),
     AllocatorMethod(
         "emptyCache",
-        "`torch.accelerator.empty_cache()`",
+        "`empty_cache()`",
         "Frees the segments without a live block, on all devices.",
-        "test_memory.py::test_empty_cache_gives_back_what_no_tensor_uses",
+        "test_memory.py::test_emptying_the_cache_gives_memory_back",
+    ),
+    AllocatorMethod(
+        "recordStream",
+        "`Tensor.record_stream()`",
+        "Nothing: there is one stream a device.",
+        "test_allocator.py::test_record_stream_is_accepted",
     ),
     AllocatorMethod(
         "getDeviceStats",
-        "`torch.accelerator.memory_stats()`, `memory_allocated()` ...",
+        "`memory_stats()`, `memory_allocated()` ...",
         "A copy of the pool's counters.",
-        "test_memory.py::test_statistics_follow_the_tensors",
+        "test_memory.py::test_statistics_follow_every_block",
     ),
     AllocatorMethod(
         "resetAccumulatedStats",
-        "`torch.accelerator.reset_accumulated_memory_stats()`",
+        "`reset_accumulated_memory_stats()`",
         "Sets what only grows back to 0.",
-        "test_memory.py::test_statistics_follow_the_tensors",
+        "test_memory.py::test_statistics_follow_every_block",
     ),
     AllocatorMethod(
         "resetPeakStats",
-        "`torch.accelerator.reset_peak_memory_stats()`",
+        "`reset_peak_memory_stats()`",
         "Sets each peak to the current value.",
-        "test_memory.py::test_statistics_follow_the_tensors",
+        "test_memory.py::test_statistics_follow_every_block",
     ),
     AllocatorMethod(
         "getMemoryInfo",
-        "`torch.accelerator.get_memory_info()`",
+        "`get_memory_info()`",
         "What the device says: free and total bytes.",
-        "test_memory.py::test_memory_info_is_each_devices_own",
+        "test_allocator.py::test_memory_info_is_each_devices_own",
     ),
 ]
 
@@ -1648,10 +1652,18 @@ def dispatch_tools() -> str:
     """Everything in torch._C that begins with _dispatch_."""
     gone = "Gone (torch 2.13); older guides still list it."
     return table(
-        ("Call", "Answer", "What it tells"),
+        ("Name", "What it tells", "A call", "Its answer"),
         [
-            *((f"`{t.call}`", f"`{t.answer}`", t.line) for t in TOOLS),
-            *((f"`C.{name}`", "", gone) for name in REMOVED_TOOLS),
+            *(
+                (
+                    f"`{tool.name}`",
+                    tool.line,
+                    f"`{tool.call.replace(f'C.{tool.name}', 'f')}`",
+                    f"`{tool.answer}`",
+                )
+                for tool in TOOLS
+            ),
+            *((f"`{name}`", gone, "", "") for name in REMOVED_TOOLS),
         ],
     )
 
@@ -1763,5 +1775,68 @@ def autocast_policies() -> str:
                 " ".join(f"`{name}`" for name in policy_operators(policy)),
             )
             for policy in POLICIES
+        ),
+    )
+
+
+class Import(NamedTuple):
+    program: str
+    happens: str
+    test: str  # file::function in backend/tests
+
+
+IMPORTS = [
+    Import(
+        "`import torch`",
+        "torch imports the package, which finds torch all but complete, and "
+        "registers the device.",
+        "test_autoload.py"
+        "::test_import_torch_is_enough_and_later_imports_change_nothing",
+    ),
+    Import(
+        "`import torch_openreg`",
+        "The package imports torch; torch comes back for `_autoload`, while "
+        "the package is half done; then the package registers the device.",
+        "test_autoload.py"
+        "::test_the_package_can_be_imported_first_and_by_many_threads",
+    ),
+    Import(
+        "`import torch`, then `import torch_openreg`",
+        "The second import finds a finished module and does nothing.",
+        "test_autoload.py"
+        "::test_import_torch_is_enough_and_later_imports_change_nothing",
+    ),
+    Import(
+        "either, with autoload off",
+        "The package registers the device when it is imported, and only then.",
+        "test_autoload.py::test_switched_off_it_can_be_imported_by_hand",
+    ),
+    Import(
+        "either, in eight threads at once",
+        "Python's import lock lets one thread do it and the others wait.",
+        "test_autoload.py"
+        "::test_the_package_can_be_imported_first_and_by_many_threads",
+    ),
+    Import(
+        "`import torch` in a spawned child",
+        "A fresh interpreter, which loads the backend for itself.",
+        "test_autoload.py::test_a_spawned_child_uses_the_devices",
+    ),
+    Import(
+        "nothing, in a child forked after use",
+        "The registration is inherited, the right to use the devices is not: "
+        "an error says to spawn.",
+        "test_runtime.py::test_a_child_forked_after_use_is_told_to_spawn",
+    ),
+]
+
+
+def imports() -> str:
+    """Who may import what first, and in which process."""
+    return table(
+        ("The program writes", "What happens", "Test"),
+        (
+            (row.program, row.happens, f"`{row.test}`{{.said}}")
+            for row in IMPORTS
         ),
     )

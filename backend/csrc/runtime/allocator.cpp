@@ -74,7 +74,10 @@ struct Segment {
 
 using FreeLists = std::array<std::vector<char*>, class_count>;
 
-std::atomic<bool> in_forked_child{false};
+// In a forked child the pools are the parent's, and none of the child's
+// business; unless the parent never used them.
+std::atomic<bool> pools_in_use{false};
+std::atomic<bool> pools_are_the_parents{false};
 
 // The memory of one device.
 class Pool {
@@ -209,6 +212,7 @@ void Pool::grow(SizeClass size, c10::StreamId stream, size_t bytes) {
   if (base == nullptr) {
     raise_out_of_memory(bytes);
   }
+  pools_in_use = true;
   ++stats_.num_device_alloc;
   auto segment = std::make_unique<Segment>(Segment{
       static_cast<char*>(base),
@@ -381,7 +385,9 @@ struct PoolAllocator final : c10::DeviceAllocator {
 
 // [allocator-register] PyTorch finds the allocator through its device type.
 const bool registered = [] {
-  pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
+  pthread_atfork(nullptr, nullptr, [] {
+    pools_are_the_parents = pools_in_use.load();
+  });
   c10::SetAllocator(c10::kPrivateUse1, device_allocator());
   return true;
 }();
@@ -396,8 +402,8 @@ c10::DeviceAllocator* device_allocator() {
 
 void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
   check_device(device);
-  if (C10_UNLIKELY(in_forked_child)) {
-    // The pool's blocks are the parent's; the device words the refusal.
+  if (C10_UNLIKELY(pools_are_the_parents)) {
+    // The device words the refusal.
     OPENREG_CHECK(orDeviceSynchronize());
   }
   if (bytes == 0) {
@@ -409,7 +415,7 @@ void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
 }
 
 void pool_free(void* address) noexcept {
-  if (address == nullptr || in_forked_child) {
+  if (address == nullptr || pools_are_the_parents) {
     return;
   }
   const auto device = device_of(address);

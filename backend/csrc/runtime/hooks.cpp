@@ -75,9 +75,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
   // [hooks-device-from-ptr] An address alone tells its device.
   at::Device getDeviceFromPtr(void* data) const override {
-    if (data == nullptr) {  // an empty block, which is nowhere in particular
-      return at::Device(at::kPrivateUse1, current_device());
-    }
     TORCH_CHECK(
         is_device_address(data),
         "The address ",

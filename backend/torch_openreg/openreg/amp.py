@@ -11,8 +11,8 @@ __all__ = ["get_amp_supported_dtype"]
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """Returns the dtypes that `torch.autocast("openreg", dtype)` may cast to.
 
-    The first one is the default in name only: without a dtype, autocast asks
-    `torch.get_autocast_dtype("openreg")`, which is float16.
+    Without a dtype, autocast takes `torch.get_autocast_dtype("openreg")`,
+    which PyTorch sets to float16 at the start.
     """
     return [torch.bfloat16, torch.float16]
 

@@ -1,0 +1,182 @@
+"""The Python front: names, generated methods, and what PyTorch looks up."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torch_openreg
+
+openreg = torch.openreg
+TORCH = Path(torch.__file__).parent
+
+
+def test_the_backend_has_its_name_everywhere():
+    assert torch._C._get_privateuse1_backend_name() == "openreg"
+    assert str(torch.ones(1, device="openreg").device) == "openreg:0"
+    assert torch.profiler.ProfilerActivity.OPENREG.name == "OPENREG"
+
+
+def test_the_module_is_found_under_every_name():
+    assert torch.openreg is torch_openreg.openreg
+    assert torch.get_device_module("openreg") is torch.openreg
+    assert torch.get_device_module() is torch.openreg
+    for name in ("random", "amp", "_utils"):
+        here = sys.modules[f"torch.openreg.{name}"]
+        assert here is sys.modules[f"torch_openreg.openreg.{name}"]
+        assert here is getattr(openreg, name)
+
+
+# What PyTorch looks up on the module of a device, and where it does.
+LOOKED_UP = {
+    "_is_in_bad_fork": ("random.py", '"_is_in_bad_fork"'),
+    "manual_seed_all": ("random.py", '"manual_seed_all"'),
+    "device_count": ("random.py", "device_mod.device_count()"),
+    "get_rng_state": ("random.py", "device_mod.get_rng_state(device)"),
+    "set_rng_state": ("random.py", "device_mod.set_rng_state("),
+    "get_amp_supported_dtype": (
+        "amp/autocast_mode.py",
+        "custom_device_mod.get_amp_supported_dtype()",
+    ),
+    "is_available": ("_utils.py", "custom_device_mod.is_available()"),
+    "current_device": ("_utils.py", "m.current_device()"),
+    "device": ("_utils.py", "with device_module.device(device):"),
+    "is_initialized": (
+        "_subclasses/fake_tensor.py",
+        "getattr(torch, device.type).is_initialized()",
+    ),
+    "_initialized": ("utils/checkpoint.py", '"_initialized", False'),
+    "synchronize": ("autograd/profiler.py", "device_module.synchronize()"),
+    "default_generators": ("_prims/rng_prims.py", '"default_generators"'),
+    "get_device_name": ("_dynamo/package.py", ".get_device_name()"),
+    "_utils": ("serialization.py", "device_module._utils._get_device_index"),
+    "_lazy_init": ("lib/libtorch_python.so", "_lazy_init"),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_what_pytorch_looks_up_is_there(name):
+    file, text = LOOKED_UP[name]
+    assert text.encode() in (TORCH / file).read_bytes()
+    assert hasattr(openreg, name)
+
+
+class TestGeneratedMethods:
+    def test_tensors(self):
+        x = torch.ones(2)
+        assert not x.is_openreg
+        y = x.openreg(1)
+        assert y.is_openreg
+        assert y.device == torch.device("openreg:1")
+        assert y.openreg(torch.device("openreg:1")) is y
+        assert x.openreg().device.index == 0
+        with pytest.raises(RuntimeError, match="Invalid device"):
+            x.openreg("cpu")
+
+    def test_modules(self):
+        module = nn.Linear(2, 2).openreg(1)
+        assert {p.device.index for p in module.parameters()} == {1}
+        assert next(module.cpu().parameters()).device.type == "cpu"
+
+    def test_storages(self):
+        storage = torch.arange(3.0).untyped_storage()
+        assert not storage.is_openreg
+        moved = storage.openreg(1)
+        assert moved.is_openreg
+        assert moved.device == torch.device("openreg:1")
+        assert moved.cpu().tolist() == storage.tolist()
+
+    @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+    def test_typed_storages(self):
+        moved = torch.arange(3.0).storage().openreg()
+        assert moved.is_openreg
+        assert moved.dtype == torch.float32
+
+    def test_packed_sequences(self):
+        packed = nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+        assert not packed.is_openreg
+        moved = packed.openreg()
+        assert moved.is_openreg
+        assert moved.data.device.type == "openreg"
+        padded, lengths = nn.utils.rnn.pad_packed_sequence(moved)
+        assert padded.tolist() == [[1, 1], [1, 1], [1, 0]]
+        assert lengths.tolist() == [3, 2]
+
+
+def test_set_default_device():
+    torch.set_default_device("openreg:1")
+    try:
+        assert torch.ones(2).device == torch.device("openreg:1")
+        assert nn.Linear(1, 1).weight.is_openreg
+    finally:
+        torch.set_default_device(None)
+    assert torch.ones(2).device.type == "cpu"
+
+
+def test_with_torch_device():
+    with torch.device("openreg"):
+        assert torch.rand(2).is_openreg
+        with torch.device("cpu"):
+            assert not torch.rand(2).is_openreg
+    assert not torch.rand(2).is_openreg
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_deterministic_algorithms_fill_empty(dtype):
+    torch.use_deterministic_algorithms(True)
+    try:
+        for make in (
+            lambda device: torch.empty(64, dtype=dtype, device=device),
+            lambda device: torch.empty_strided(
+                (8, 4), (1, 8), dtype=dtype, device=device
+            ),
+            lambda device: torch.ones(
+                2, dtype=dtype, device=device
+            ).resize_(64)[2:],
+        ):
+            x, expected = make("openreg").cpu(), make("cpu")
+            assert torch.equal(x.isnan(), expected.isnan())
+            assert torch.equal(x.nan_to_num(), expected.nan_to_num())
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def save_and_load(obj, **options):
+    file = io.BytesIO()
+    torch.save(obj, file)
+    file.seek(0)
+    return torch.load(file, **options)
+
+
+def test_saved_tensors_come_back_to_their_device():
+    x = torch.arange(3).openreg(1)
+    assert save_and_load(x).device == x.device
+    assert save_and_load(x, map_location="cpu").device.type == "cpu"
+    assert save_and_load(x.cpu(), map_location="openreg:1").equal(x)
+    with pytest.raises(RuntimeError, match=re.escape("device_count() is 2")):
+        save_and_load(x, map_location="openreg:2")
+
+
+def test_an_index_is_read_from_names_devices_and_numbers():
+    read = openreg._utils._get_device_index
+    assert read(1) == read("openreg:1") == read(torch.device("openreg:1")) == 1
+    openreg.set_device(1)
+    assert read("openreg", optional=True) == read(None, optional=True) == 1
+    for unindexed in ("openreg", None):
+        with pytest.raises(ValueError, match="a device with an index"):
+            read(unindexed)
+
+
+def test_fake_tensors_know_the_current_device():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    openreg.set_device(1)
+    with FakeTensorMode():
+        x = torch.empty(2, 3, device="openreg")
+        assert (x + x).device == torch.device("openreg:1")

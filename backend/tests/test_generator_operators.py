@@ -1,0 +1,157 @@
+"""No operator that draws on a device ever moves the CPU's generator."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+openreg = torch.openreg
+DEVICE = "openreg"
+
+# Operators of other devices, by the beginning of their names; here they raise.
+FOREIGN = (
+    "_cudnn",
+    "_efficient_attention",
+    "_fill_mem_eff",
+    "_flash_attention",
+    "_fused_dropout",
+    "_lstm_mps",
+    "_nested_tensor",
+    "_scaled_dot_product_attention_math_for_mps",
+    "_scaled_dot_product_cudnn",
+    "_scaled_dot_product_efficient",
+    "_scaled_dot_product_flash_attention",
+    "_triton",
+    "miopen",
+)
+# Tagged, because what they choose or are composed of may draw.
+DRAWS_NOTHING = (
+    "_fused_sdp_choice",
+    "_scaled_dot_product_flash_attention_for_cpu",
+)
+
+
+def tagged_operators() -> dict[str, torch._ops.OpOverload]:
+    operators = {}
+    for name in torch._C._dispatch_get_all_op_names():
+        if not name.startswith("aten::"):
+            continue
+        base, _, overload = name.removeprefix("aten::").partition(".")
+        operator = getattr(getattr(torch.ops.aten, base), overload or "default")
+        if torch.Tag.nondeterministic_seeded in operator.tags:
+            operators[name] = operator
+    return operators
+
+
+OPERATORS = tagged_operators()
+
+
+def floats(*size: int) -> torch.Tensor:
+    return torch.full(size, 0.5, device=DEVICE)
+
+
+def recurrent(name: str) -> dict[str, object]:
+    """Arguments of lstm, gru, rnn_tanh and rnn_relu, padded and packed."""
+    base, _, form = name.partition(".")
+    cell = {"lstm": nn.LSTM, "gru": nn.GRU}.get(base, nn.RNN)
+    weights = list(cell(3, 4, num_layers=2).to(DEVICE).parameters())
+    state = floats(2, 5, 4)
+    arguments = {
+        "hx": [state, state] if base == "lstm" else state,
+        "params": weights,
+        "num_layers": 2,
+        "bidirectional": False,
+    }
+    if form == "data":
+        lengths = torch.tensor([5, 5, 5])
+        return arguments | {"data": floats(15, 3), "batch_sizes": lengths}
+    return arguments | {"input": floats(3, 5, 3)}
+
+
+# Values of arguments, by name; what has a default and is not here keeps it.
+VALUES = {
+    "device": DEVICE,
+    "dropout": 0.5,
+    "dropout_p": 0.5,
+    "from": 0,
+    "generator": None,
+    "has_biases": True,
+    "high": 9,
+    "low": 0,
+    "n": 64,
+    "num_samples": 2,
+    "p": 0.5,
+    "size": [64],
+    "to": 9,
+    "train": True,
+    "training": True,
+    "batch_first": False,
+}
+
+
+def special(name: str) -> dict[str, object]:
+    if name.split(".")[0] in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        return recurrent(name)
+    if "attention" in name or "sdp" in name:
+        qkv = {key: floats(1, 2, 4, 8) for key in ("query", "key", "value")}
+        return qkv | {"dropout_p": 0.0 if name in DRAWS_NOTHING else 0.5}
+    if name.startswith("randint_like.Tensor"):
+        return {"high": torch.tensor(9, device=DEVICE)}
+    if name == "native_dropout.out":
+        return {"out1": torch.empty(4, 8, dtype=torch.bool, device=DEVICE)}
+    if name.startswith(("normal.float_float", "normal_functional")):
+        return {"mean": 0.0, "std": 1.0}
+    if name == "normal.float_Tensor" or name == "normal.float_Tensor_out":
+        return {"mean": 0.0}
+    if name.startswith("randperm") and name.endswith("out"):
+        return {"out": torch.empty(64, dtype=torch.int64, device=DEVICE)}
+    return {}
+
+
+def call(name: str) -> None:
+    operator = OPERATORS[f"aten::{name}"]
+    values = VALUES | special(name)
+    positional, named = [], {}
+    for argument in operator._schema.arguments:
+        value = None
+        is_tensor = str(argument.type) == "Tensor"
+        if argument.name in values and not (
+            is_tensor and isinstance(values[argument.name], float)
+        ):
+            value = values[argument.name]
+        elif is_tensor:
+            value = floats(4, 8)
+        elif argument.has_default_value():
+            value = argument.default_value
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            positional.append(value)
+    operator(*positional, **named)
+
+
+NAMES = sorted(name.removeprefix("aten::") for name in OPERATORS)
+OURS = [n for n in NAMES if not n.startswith(FOREIGN) or n in DRAWS_NOTHING]
+
+
+def test_there_are_such_operators():
+    assert len(OURS) > 100
+    assert {"native_dropout", "rand", "uniform_", "lstm.input"} <= set(OURS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_drawing_moves_the_devices_generator_alone(name):
+    cpu, device = torch.get_rng_state(), openreg.get_rng_state()
+    call(name)
+    assert torch.equal(torch.get_rng_state(), cpu)
+    moved = not torch.equal(openreg.get_rng_state(), device)
+    assert moved == (name not in DRAWS_NOTHING)
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(OURS)))
+def test_operators_of_other_devices_are_refused_and_draw_nothing(name):
+    cpu = torch.get_rng_state()
+    with pytest.raises((RuntimeError, TypeError)):
+        call(name)
+    assert torch.equal(torch.get_rng_state(), cpu)

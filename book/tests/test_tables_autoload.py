@@ -1,0 +1,17 @@
+"""The rows about importing name tests that exist."""
+
+import re
+
+import pytest
+
+import regions
+import tables
+
+TESTS = regions.ROOT / "backend" / "tests"
+
+
+@pytest.mark.parametrize("row", tables.IMPORTS, ids=lambda row: row.program)
+def test_a_row_names_a_test(row: tables.Import) -> None:
+    file, function = row.test.split("::")
+    assert re.search(rf"^def {function}\(", (TESTS / file).read_text(), re.M)
+    assert row.test in tables.imports()
