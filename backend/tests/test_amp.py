@@ -179,7 +179,9 @@ def test_a_dtype_that_the_module_adds_is_supported(monkeypatch):
 
 def test_without_the_list_pytorch_names_what_is_missing(monkeypatch):
     monkeypatch.delattr(openreg, "get_amp_supported_dtype")
-    with pytest.raises(AssertionError, match="`get_amp_supported_dtype` is mis"):
+    with pytest.raises(
+        AssertionError, match="`get_amp_supported_dtype` is mis"
+    ):
         autocast()
 
 

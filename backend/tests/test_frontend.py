@@ -136,9 +136,9 @@ def test_deterministic_algorithms_fill_empty(dtype):
             lambda device: torch.empty_strided(
                 (8, 4), (1, 8), dtype=dtype, device=device
             ),
-            lambda device: torch.ones(
-                2, dtype=dtype, device=device
-            ).resize_(64)[2:],
+            lambda device: torch.ones(2, dtype=dtype, device=device).resize_(
+                64
+            )[2:],
         ):
             x, expected = make("openreg").cpu(), make("cpu")
             assert torch.equal(x.isnan(), expected.isnan())

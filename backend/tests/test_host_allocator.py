@@ -28,9 +28,9 @@ class Attributes(ctypes.Structure):
 def attributes(address: int) -> Attributes:
     """What the device itself says about an address."""
     answer = Attributes()
-    assert 0 == device_library.orPointerGetAttributes(
+    assert device_library.orPointerGetAttributes(
         ctypes.byref(answer), ctypes.c_void_p(address)
-    )
+    ) == 0
     return answer
 
 

@@ -1,25 +1,17 @@
 """README, commands and map say what is there; refusals say what to do."""
 
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from nox.command import CommandFailed
 
+import noxfile
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
-
-
-@pytest.fixture(scope="module")
-def noxfile() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("house", ROOT / "noxfile.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def run_nox(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -103,7 +95,6 @@ def test_ci_stops_at_a_command_that_fails(tmp_path: Path) -> None:
     ],
 )
 def test_refusals(
-    noxfile: ModuleType,
     system: str,
     machine: str,
     python: tuple[int, int],
@@ -134,7 +125,7 @@ class Session:
 
 
 def test_a_failing_build_ends_in_one_line(
-    noxfile: ModuleType, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*arguments: object, **env: str) -> None:
         raise CommandFailed("cmake failed")

@@ -56,13 +56,22 @@ def test_item_needs_no_row_because_the_fallback_serves_it() -> None:
     assert failures("_local_scalar_dense") == {}
 
 
-def test_an_unknown_operator_set_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("OPENREG_OPERATORS", "some", "expected 'full' or 'minimal'"),
+        ("OPENREG_OMIT", "emty", "expected the name of a kernel"),
+    ],
+)
+def test_values_that_mean_nothing_are_refused(
+    variable, value, expected
+) -> None:
     run = subprocess.run(
         [sys.executable, "-c", "import torch"],
-        env=os.environ | {"OPENREG_OPERATORS": "some"},
+        env=os.environ | {variable: value},
         capture_output=True,
         text=True,
         timeout=600,
     )
-    assert run.returncode != 0
-    assert "OPENREG_OPERATORS is 'some'; expected 'full'" in run.stderr
+    assert run.returncode == 1
+    assert f"{variable} is '{value}'; {expected}" in run.stderr

@@ -51,7 +51,9 @@ def test_seed_is_random_and_of_the_current_device():
 
 def test_seed_all_gives_every_device_one_random_seed():
     openreg.seed_all()
-    seeds = [generator.initial_seed() for generator in openreg.default_generators]
+    seeds = [
+        generator.initial_seed() for generator in openreg.default_generators
+    ]
     assert seeds[0] == seeds[1] != 0
 
 

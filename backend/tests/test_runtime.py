@@ -140,7 +140,9 @@ def test_properties_describe_the_device():
     assert properties.multi_processor_count >= 1
     capability = (properties.major, properties.minor)
     assert openreg.get_device_capability() == capability
-    assert repr(properties).startswith("_OpenRegDeviceProperties(name='OpenReg'")
+    assert repr(properties).startswith(
+        "_OpenRegDeviceProperties(name='OpenReg'"
+    )
 
 
 @pytest.mark.parametrize("device", [None, 1, "openreg:1", "openreg"])

@@ -7,6 +7,9 @@ is imported by `import torch` itself, see `_autoload`.
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 
 # [py-autoload] Defined before torch is imported, so that torch can call it.
 def _autoload() -> None:
@@ -45,7 +48,7 @@ def _load_library() -> None:
             "build torch_openreg again."
         )
     try:
-        import torch_openreg._C
+        importlib.import_module("torch_openreg._C")
     except ImportError as error:
         raise ImportError(
             f"torch_openreg is installed, but cannot be loaded: {error}. "
@@ -58,8 +61,6 @@ def _load_library() -> None:
 
 # [py-register] Name the device, give it a module, generate its methods.
 def _register() -> None:
-    import sys
-
     from torch_openreg import _C, openreg
     from torch_openreg.openreg import _utils, amp, fallback, random
 

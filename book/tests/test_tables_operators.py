@@ -36,7 +36,9 @@ def answers() -> dict[str, str]:
         timeout=120,
     )
     assert run.returncode == 0, run.stderr
-    found = json.loads(run.stdout.splitlines()[-1])
+    # What the dispatcher itself printed comes before or after, as it likes.
+    (line,) = (x for x in run.stdout.splitlines() if x.startswith("["))
+    found = json.loads(line)
     names = [tool.name for tool in tables.TOOLS]
     return dict(zip(names, found, strict=True))
 

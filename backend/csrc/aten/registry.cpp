@@ -6,27 +6,54 @@
 #include <c10/util/Exception.h>
 
 namespace openreg {
+namespace {
+
+std::string variable(const char* name, const char* otherwise) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? otherwise : value;
+}
+
+const std::string& operator_set() {
+  static const auto* const set =
+      new std::string(variable("OPENREG_OPERATORS", "full"));
+  return *set;
+}
+
+// The kernel to leave out, and whether a registration has met its name.
+struct Omission {
+  std::string name = variable("OPENREG_OMIT", "");
+  bool met = name.empty();
+};
+
+Omission& omission() {
+  static auto* const instance = new Omission;
+  return *instance;
+}
+
+} // namespace
 
 bool full_operator_set() {
-  static const bool full = [] {
-    const char* const value = std::getenv("OPENREG_OPERATORS");
-    const std::string_view set = value == nullptr ? "full" : value;
-    TORCH_CHECK(
-        set == "full" || set == "minimal",
-        "OPENREG_OPERATORS is '",
-        set,
-        "'; expected 'full' or 'minimal'");
-    return set == "full";
-  }();
-  return full;
+  return operator_set() != "minimal";
 }
 
 bool omitted(std::string_view name) {
-  static const std::string omit = [] {
-    const char* const value = std::getenv("OPENREG_OMIT");
-    return std::string(value == nullptr ? "" : value);
-  }();
-  return name == omit;
+  const bool omit = name == omission().name;
+  omission().met |= omit;
+  return omit;
+}
+
+void check_registration() {
+  TORCH_CHECK(
+      operator_set() == "full" || operator_set() == "minimal",
+      "OPENREG_OPERATORS is '",
+      operator_set(),
+      "'; expected 'full' or 'minimal'");
+  TORCH_CHECK(
+      omission().met,
+      "OPENREG_OMIT is '",
+      omission().name,
+      "'; expected the name of a kernel of the device as registered, such as "
+      "'empty.memory_format'");
 }
 
 } // namespace openreg

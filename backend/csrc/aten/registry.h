@@ -5,6 +5,8 @@
 
 #include <torch/library.h>
 
+#include "csrc/runtime/device.h"
+
 // Registration that tests can thin out: OPENREG_OPERATORS=minimal leaves the
 // minimal set and the copying fallback, OPENREG_OMIT=<operator> one kernel
 // less. So a test can show what each row of the minimal set is for.
@@ -16,6 +18,11 @@ bool full_operator_set();
 
 // True when OPENREG_OMIT names this kernel, such as "empty.memory_format".
 bool omitted(std::string_view name);
+
+// Raises when one of the two variables has a value that means nothing. The
+// registrations cannot say so themselves: an exception out of a static
+// initializer ends the process.
+OPENREG_EXPORT void check_registration();
 
 // Registers kernels with `library` unless they are omitted.
 class Registrar {

@@ -12,7 +12,7 @@
 
 namespace openreg {
 
-// [view-register] Four views; select, transpose and their kin call these.
+// [view-register] Six views; select, transpose and their kin call as_strided.
 void register_views(const Registrar& add) {
   add("view", &at::native::view);
   add("as_strided", &at::native::as_strided_tensorimpl);

@@ -9,6 +9,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "csrc/aten/fallback.h"
+#include "csrc/aten/registry.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/generator.h"
 
@@ -128,7 +129,10 @@ void bind_fallback(py::module_& m) {
 // [/bindings-fallback]
 
 void bind(py::module_& m) {
-  m.def("_check_environment", torch::wrap_pybind_function(&check_environment));
+  m.def("_check_environment", torch::wrap_pybind_function([] {
+    check_environment();
+    check_registration();
+  }));
   m.def("_init", torch::wrap_pybind_function_no_gil(&init));
   m.def("_is_in_bad_fork", &is_in_bad_fork);
   m.def(

@@ -7,7 +7,7 @@ module of whatever device a tensor is on, which is why they must be these.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.types import Device
