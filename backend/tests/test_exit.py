@@ -29,9 +29,31 @@ print("leaving")
 """
 
 
-def leave() -> None:
+# A graph that fails keeps its Python objects on autograd's thread.
+FAILED_BACKWARD = """
+import torch
+
+class Fails(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError("on purpose")
+
+x = torch.ones(3, device="openreg", requires_grad=True)
+try:
+    Fails.apply(x).sum().backward()
+except RuntimeError as error:
+    assert "on purpose" in str(error)
+print("leaving")
+"""
+
+
+def leave(program: str) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", BUSY],
+        [sys.executable, "-c", program],
         capture_output=True,
         text=True,
         timeout=600,
@@ -43,10 +65,15 @@ def leave() -> None:
 
 def test_busy_processes_exit_cleanly() -> None:
     for _ in range(3):
-        leave()
+        leave(BUSY)
+
+
+def test_a_process_exits_cleanly_right_after_a_backward_that_failed() -> None:
+    for _ in range(3):
+        leave(FAILED_BACKWARD)
 
 
 @pytest.mark.stress
 def test_busy_processes_exit_cleanly_fifty_times() -> None:
     for _ in range(50):
-        leave()
+        leave(BUSY)

@@ -1,7 +1,11 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <thread>
+
 #include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
@@ -31,6 +35,38 @@ bool is_in_bad_fork() {
   return torch::utils::is_device_in_bad_fork(at::kPrivateUse1);
 }
 // [/bindings-init]
+
+// [bindings-drain] Autograd's threads let go of the last graph before exit.
+// A graph keeps Python objects of the thread that ran backward, and dropping
+// one after the interpreter has gone ends the process. A further backward
+// makes each device's thread drop what it had; it comes from a thread of its
+// own, which has no Python objects to keep.
+void drain_autograd() {
+  std::thread([] {
+    try {
+      for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
+        const c10::Device device(at::kPrivateUse1, index);
+        const auto x = at::zeros({}, device).set_requires_grad(true);
+        x.clone().backward();
+      }
+    } catch (const c10::Error&) {
+      // A full device has nothing to drain with, and exit never raises.
+    }
+  }).join();
+}
+// [/bindings-drain]
+
+// [bindings-exit] Lets autograd's threads finish while Python still runs.
+// Such a thread may hold the last reference to a Python object for a moment
+// after backward() has returned, and may not let go of it in a dying Python.
+// It takes this task, without Python objects, once it has let go.
+void finish_backward() {
+  for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
+    const auto device = c10::Device(at::kPrivateUse1, index);
+    at::zeros({}, device).requires_grad_().backward();
+  }
+}
+// [/bindings-exit]
 
 // Python's integers are wider than an index. One that does not fit is out of
 // range for any number of devices, so check_device raises.
@@ -130,11 +166,14 @@ void bind_fallback(py::module_& m) {
 
 void bind(py::module_& m) {
   m.def("_check_environment", torch::wrap_pybind_function([] {
-    check_environment();
-    check_registration();
-  }));
+          check_environment();
+          check_registration();
+        }));
   m.def("_init", torch::wrap_pybind_function_no_gil(&init));
+  m.def(
+      "_finish_backward", torch::wrap_pybind_function_no_gil(&finish_backward));
   m.def("_is_in_bad_fork", &is_in_bad_fork);
+  m.def("_drain_autograd", torch::wrap_pybind_function_no_gil(&drain_autograd));
   m.def(
       "_get_default_generator",
       torch::wrap_pybind_function(by_index<get_default_generator>()),

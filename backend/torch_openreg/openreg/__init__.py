@@ -6,6 +6,8 @@ module of whatever device a tensor is on, which is why they must be these.
 
 from __future__ import annotations
 
+import atexit
+import atexit
 import threading
 from typing import TYPE_CHECKING
 
@@ -80,10 +82,24 @@ def _lazy_init() -> None:
         )
         for index, seed in _waiting_seeds.items():
             default_generators[index].manual_seed(seed)
+        atexit.register(_finish)
         _initialized = True
+        atexit.register(_finish)
+
+
+def _finish() -> None:
+    """What an exiting process still has to wait for."""
+    if is_initialized():
+        _C._finish_backward()
 
 
 # [/py-init-lazy]
+
+
+def _finish() -> None:
+    """Is called at exit, while threads may still need the interpreter."""
+    if is_initialized():
+        _C._drain_autograd()
 
 
 # [py-init-seed] Seeding alone does not wake the backend.
