@@ -36,7 +36,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
 sphinx_tabs_disable_tab_closing = True
-copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
 copybutton_prompt_is_regexp = True
 
 html_theme = "furo"

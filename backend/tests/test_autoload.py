@@ -143,28 +143,3 @@ def test_a_malformed_variable_is_named_by_import_torch():
     process = run("import torch", OPENREG_DEVICE_COUNT="many")
     assert process.returncode == 1
     assert "OPENREG_DEVICE_COUNT is 'many'" in process.stdout
-
-
-# The main thread ends first, with work, tensors, pinned memory and autograd's
-# threads alive. (Daemon threads are not used: at exit they abort CPU programs
-# of PyTorch just the same.)
-BUSY = """
-import threading, time, torch
-x = torch.ones(1000, device="openreg:1")
-kept = [torch.ones(10).pin_memory(), torch.Generator("openreg"), x]
-end = time.monotonic() + 0.5
-
-def work():
-    while time.monotonic() < end:
-        w = torch.rand(1000, device="openreg:1", requires_grad=True)
-        (w * x).sum().backward()
-        kept.append(w.grad)
-
-for _ in range(4):
-    threading.Thread(target=work).start()
-"""
-
-
-def test_busy_processes_exit_cleanly():
-    for _ in range(3):
-        assert prints(BUSY) == ""

@@ -9,8 +9,9 @@ import threading
 from ctypes import byref, c_int, c_void_p
 from pathlib import Path
 
-import _device as d
 import pytest
+
+import _device as d
 from _device import refused
 
 HEADER = Path(__file__).parents[1] / "device" / "openreg.h"

@@ -3,8 +3,9 @@
 import signal
 import subprocess
 
-import _device as d
 import pytest
+
+import _device as d
 
 MARK = "openreg: the host touched device memory at "
 

@@ -6,8 +6,9 @@ import random
 import re
 from pathlib import Path
 
-import _device as d
 import pytest
+
+import _device as d
 from _device import refused
 
 NOT_DEVICE = "orErrorInvalidDevicePointer"

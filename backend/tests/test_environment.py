@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+
 from _fresh import prints
 
 ADD = """

@@ -28,9 +28,10 @@ class Attributes(ctypes.Structure):
 def attributes(address: int) -> Attributes:
     """What the device itself says about an address."""
     answer = Attributes()
-    assert device_library.orPointerGetAttributes(
+    status = device_library.orPointerGetAttributes(
         ctypes.byref(answer), ctypes.c_void_p(address)
-    ) == 0
+    )
+    assert status == 0
     return answer
 
 

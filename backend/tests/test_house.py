@@ -38,6 +38,12 @@ def test_nox_lists_a_line_for_each_command(sessions: dict[str, str]) -> None:
     assert all(0 < len(line) <= 72 for line in sessions.values()), sessions
 
 
+def test_example_of_the_readme_runs(capsys: pytest.CaptureFixture) -> None:
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+    exec(example, {})
+    assert capsys.readouterr().out == "tensor([3., 3., 3.])\n"
+
+
 def test_map_is_the_tree() -> None:
     rows = set(re.findall(r"^\| `([^`]+)` \|", README, re.M))
     top = {path for path in ROOT.iterdir() if path.name[0] != "."}

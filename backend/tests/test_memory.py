@@ -94,8 +94,9 @@ def test_statistics_follow_every_block() -> None:
     assert grew("allocated_bytes.all.current") == 3 * MIB + 512
     assert torch.accelerator.memory_reserved() >= allocated()
     del x, y
-    assert torch.accelerator.memory_stats()["allocation.all.current"] == (
-        start["allocation.all.current"]
+    assert (
+        torch.accelerator.memory_stats()["allocation.all.current"]
+        == start["allocation.all.current"]
     )
     peak = torch.accelerator.max_memory_allocated()
     assert peak >= 3 * MIB
@@ -139,9 +140,7 @@ def test_threads_get_blocks_of_their_own() -> None:
         live = []
         for step, size in enumerate(sizes.tolist()):
             value = seed * 1000 + step
-            live.append(
-                (value, torch.full((size,), value, device="openreg"))
-            )
+            live.append((value, torch.full((size,), value, device="openreg")))
             if step % 3 == 2:
                 kept, tensor = live.pop(seed % len(live))
                 if not bool((tensor == kept).all()):

@@ -9,8 +9,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import everyday
 import pytest
+
+import everyday
 
 PROGRAM = Path(everyday.__file__)
 

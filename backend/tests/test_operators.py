@@ -207,8 +207,10 @@ def test_lazy_bits_survive_copies(bit) -> None:
     device = torch.tensor([1 + 2j, 3 - 4j], device="openreg")
     device = device.conj() if bit == "conj" else device.conj().imag
     for copy in (device.cpu(), device.clone().cpu(), (device + 0).cpu()):
-        assert copy.resolve_conj().resolve_neg().equal(
-            host.resolve_conj().resolve_neg()
+        assert (
+            copy.resolve_conj()
+            .resolve_neg()
+            .equal(host.resolve_conj().resolve_neg())
         )
     target = torch.zeros_like(host.resolve_conj().resolve_neg())
     target.copy_(device)

@@ -148,14 +148,16 @@ class PyTorch(Code):
 
 
 class Generated(SphinxDirective):
-    """What a function of tables.py returns, as Markdown."""
+    """What a function of `tables` returns, as Markdown."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         make = getattr(tables, self.arguments[0], None)
-        if make is None:
-            raise self.error(f"tables.py has no function {self.arguments[0]}.")
+        if not callable(make):  # a page's module is not one of its tables
+            raise self.error(
+                f"tables/__init__.py names no function {self.arguments[0]}."
+            )
         return self.parse_text_to_nodes(make())
 
 

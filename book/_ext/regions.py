@@ -32,7 +32,7 @@ SOURCES = (
         for folder in ("device", "csrc", "torch_openreg", "examples")
         for suffix in (".c", ".cpp", ".h", ".py", ".pyi")
     ),
-    "book/_ext/*.py",
+    "book/_ext/**/*.py",
 )
 
 MARKER = re.compile(
@@ -50,7 +50,7 @@ KINDS = {
     "md": "nothing: how a page is written, in book/about only",
     "{listing}": "the region's file is compiled and tested",
     "{pytorch}": "found by its text in the installed PyTorch",
-    "{generated}": "made from the real package by book/_ext/tables.py",
+    "{generated}": "made from the real package by book/_ext/tables",
     "{drawing}": "an SVG of book/_static with a text alternative",
     "{eval-rst}": "autodoc of the real package, nothing else",
     "{toctree}": "sphinx -n -W",

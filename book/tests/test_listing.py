@@ -64,6 +64,7 @@ REFUSED = {
         PYTORCH, ':from: "def manual_seed("', ":to: nope"
     ),
     "no function nope": fence("generated} nope"),
+    "no function hooks": fence("generated} hooks"),  # a module
     "needs an :alt:": fence("drawing} box.svg"),
     "to be in _static": fence("drawing} no.svg", ":alt: A box"),
 }

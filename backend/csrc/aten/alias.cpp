@@ -59,7 +59,8 @@ const bool registered = [] {
   return true;
 }();
 
-const c10::DispatchKeySet above_kernels = c10::autograd_dispatch_keyset |
+const c10::DispatchKeySet above_kernels =
+    c10::autograd_dispatch_keyset |
     c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 
@@ -67,9 +68,7 @@ const c10::DispatchKeySet math_bits(
     {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
 
 at::Tensor make_view(
-    c10::Storage storage,
-    c10::DispatchKey backend,
-    const at::Tensor& like) {
+    c10::Storage storage, c10::DispatchKey backend, const at::Tensor& like) {
   const auto* const source = like.unsafeGetTensorImpl();
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage),
@@ -80,7 +79,7 @@ at::Tensor make_view(
   return tensor;
 }
 
-} // namespace
+}  // namespace
 
 KernelScope::KernelScope(c10::DeviceIndex device)
     : previous_(std::exchange(kernel_device, device)),
@@ -163,8 +162,7 @@ at::Tensor Aliases::alias(const at::Tensor& tensor) {
       tensor.layout() == c10::kStrided,
       "openreg: this operator has no kernel for tensors of layout ",
       tensor.layout());
-  return make_view(
-      shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
+  return make_view(shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
 }
 // [/alias-shadow]
 
@@ -187,8 +185,8 @@ void Aliases::commit() {
     auto* const storage = device.unsafeGetStorageImpl();
     if (to_device(shadow.mutable_data()) != storage->mutable_data()) {
       const auto adopted = device_storage_of(shadow);
-      storage->set_data_ptr_noswap(std::move(
-          adopted.unsafeGetStorageImpl()->mutable_data_ptr()));
+      storage->set_data_ptr_noswap(
+          std::move(adopted.unsafeGetStorageImpl()->mutable_data_ptr()));
     }
     if (storage->nbytes() != shadow.nbytes()) {
       storage->set_nbytes(shadow.nbytes());
@@ -261,4 +259,4 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
 }
 // [/alias-adopt]
 
-} // namespace openreg
+}  // namespace openreg

@@ -96,9 +96,7 @@ class Aliases {
 // on aliases, a tensor or a tuple of tensors; those come back on the device.
 template <typename Kernel>
 auto run_on_aliases(
-    const char* name,
-    c10::DeviceIndex device,
-    Kernel&& kernel) {
+    const char* name, c10::DeviceIndex device, Kernel&& kernel) {
   Aliases aliases(device);
   const auto alias = [&](const at::Tensor& tensor) {
     return aliases.alias(tensor);
@@ -120,4 +118,4 @@ auto run_on_aliases(
 }
 // [/alias-run]
 
-} // namespace openreg
+}  // namespace openreg

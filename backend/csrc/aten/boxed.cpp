@@ -29,7 +29,7 @@ bool writes(const c10::Argument& argument) {
 bool is_generator(const c10::Argument& argument) {
   const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
   return optional != nullptr &&
-      optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+         optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
 // Operators that take some tensors on the CPU by contract: indices of any
@@ -71,8 +71,7 @@ void for_each_tensor(const c10::IValue& value, Use&& use) {
 
 // [boxed-device] The device that a call is for.
 c10::DeviceIndex device_of_call(
-    const c10::FunctionSchema& schema,
-    c10::ArrayRef<c10::IValue> arguments) {
+    const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
   CommonDevice common;
   const bool lenient = takes_cpu_tensors(schema.name());
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -119,7 +118,8 @@ c10::IValue to_alias(
   }
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
-    for_each_tensor(value, [&](const at::Tensor& t) { list.push_back(alias(t)); });
+    for_each_tensor(
+        value, [&](const at::Tensor& t) { list.push_back(alias(t)); });
     return list;
   }
   if (value.isOptionalTensorList()) {
@@ -155,7 +155,7 @@ c10::IValue to_device_value(Aliases& aliases, c10::IValue value) {
   return value;
 }
 
-} // namespace
+}  // namespace
 
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
 void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
@@ -168,8 +168,7 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[first + i];
-    value =
-        to_alias(aliases, device, schema.arguments()[i], std::move(value));
+    value = to_alias(aliases, device, schema.arguments()[i], std::move(value));
   }
   launch(device, schema.name().c_str(), [&] {
     KernelScope scope(device);
@@ -206,4 +205,4 @@ void register_alias_kernels(torch::Library& library) {
 }
 // [/boxed-register]
 
-} // namespace openreg
+}  // namespace openreg

@@ -14,4 +14,4 @@ void alias_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // kernel for the device yet; so it comes last.
 void register_alias_kernels(torch::Library& library);
 
-} // namespace openreg
+}  // namespace openreg

@@ -79,11 +79,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
       });
 }
 
-} // namespace
+}  // namespace
 
 void register_convolution(const Registrar& add) {
   add("convolution_overrideable", &convolution);
   add("convolution_backward_overrideable", &convolution_backward);
 }
 
-} // namespace openreg
+}  // namespace openreg

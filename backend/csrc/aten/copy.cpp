@@ -1,7 +1,7 @@
+#include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/Dispatch_v2.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/empty_like.h>
@@ -18,14 +18,16 @@ namespace {
 
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
-      a.is_neg() == b.is_neg() && a.strides() == b.strides() &&
-      a.is_non_overlapping_and_dense();
+         a.is_neg() == b.is_neg() && a.strides() == b.strides() &&
+         a.is_non_overlapping_and_dense();
 }
 
 // [copy-from] One copy engine call, or a kernel on the device's side.
 void copy_bytes(const at::Tensor& src, const at::Tensor& dst) {
   OPENREG_CHECK(orMemcpy(
-      dst.mutable_data_ptr(), src.const_data_ptr(), src.nbytes(),
+      dst.mutable_data_ptr(),
+      src.const_data_ptr(),
+      src.nbytes(),
       orMemcpyDefault));
 }
 
@@ -48,9 +50,7 @@ void copy_elements(
 // [/copy-from]
 
 at::Tensor copy_from(
-    const at::Tensor& self,
-    const at::Tensor& dst,
-    bool non_blocking) {
+    const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 || self.is_same(dst)) {
     return dst;
   }
@@ -65,9 +65,7 @@ at::Tensor copy_from(
   return dst;
 }
 
-at::Tensor copy_from_and_resize(
-    const at::Tensor& self,
-    const at::Tensor& dst) {
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::native::resize_output(dst, self.sizes());
   return copy_from(self, dst, /*non_blocking=*/false);
 }
@@ -75,7 +73,9 @@ at::Tensor copy_from_and_resize(
 // [copy-item] One element to the host, as item() wants it.
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(
-      self.numel() == 1, "a Tensor with ", self.numel(),
+      self.numel() == 1,
+      "a Tensor with ",
+      self.numel(),
       " elements cannot be converted to Scalar");
   const auto device = self.device().index();
   at::Scalar result;
@@ -99,7 +99,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 }
 // [/copy-item]
 
-} // namespace
+}  // namespace
 
 void register_copies(const Registrar& add) {
   add("_copy_from", &copy_from);
@@ -123,4 +123,4 @@ TORCH_LIBRARY_IMPL(aten, Negative, library) {
 }
 // [/copy-math-bits]
 
-} // namespace openreg
+}  // namespace openreg

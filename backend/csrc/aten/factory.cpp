@@ -1,5 +1,5 @@
-#include <ATen/EmptyTensor.h>
 #include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TensorFactories.h>
@@ -17,8 +17,7 @@ namespace {
 constexpr c10::DispatchKeySet device_keys(c10::DispatchKey::PrivateUse1);
 
 void check_options(
-    std::optional<c10::Layout> layout,
-    std::optional<bool> pin_memory) {
+    std::optional<c10::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       c10::layout_or_default(layout) == c10::kStrided,
       "openreg: an empty tensor of layout ",
@@ -50,12 +49,14 @@ at::Tensor empty(
   check_options(layout, pin_memory);
   // The allocator allocates on the current device.
   const c10::DeviceGuard guard(c10::device_or_default(device));
-  return fill_if_deterministic(at::Tensor(at::detail::empty_generic(
-      size,
-      device_allocator(),
-      device_keys,
-      c10::dtype_or_default(dtype),
-      memory_format)));
+  return fill_if_deterministic(
+      at::Tensor(
+          at::detail::empty_generic(
+              size,
+              device_allocator(),
+              device_keys,
+              c10::dtype_or_default(dtype),
+              memory_format)));
 }
 // [/factory-empty]
 
@@ -68,12 +69,14 @@ at::Tensor empty_strided(
     std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
   const c10::DeviceGuard guard(c10::device_or_default(device));
-  return fill_if_deterministic(at::Tensor(at::detail::empty_strided_generic(
-      size,
-      stride,
-      device_allocator(),
-      device_keys,
-      c10::dtype_or_default(dtype))));
+  return fill_if_deterministic(
+      at::Tensor(
+          at::detail::empty_strided_generic(
+              size,
+              stride,
+              device_allocator(),
+              device_keys,
+              c10::dtype_or_default(dtype))));
 }
 
 // Gives the tensor room for its new shape; the hook copies what was there.
@@ -157,7 +160,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
 }
 // [/factory-set]
 
-} // namespace
+}  // namespace
 
 // [factory-register] Names as in PyTorch's native_functions.yaml.
 void register_factories(const Registrar& add) {
@@ -171,4 +174,4 @@ void register_factories(const Registrar& add) {
 }
 // [/factory-register]
 
-} // namespace openreg
+}  // namespace openreg

@@ -111,7 +111,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 // [/fallback-kernel]
 
-} // namespace
+}  // namespace
 
 std::string set_fallback_mode(const std::string& name) {
   const auto found = std::find(mode_names.begin(), mode_names.end(), name);
@@ -142,4 +142,4 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
 }
 // [/fallback-register]
 
-} // namespace openreg
+}  // namespace openreg

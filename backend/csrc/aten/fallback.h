@@ -22,4 +22,4 @@ OPENREG_EXPORT std::map<std::string, int64_t> fallback_counts();
 // Empties the counts, and lets every operator warn once more.
 OPENREG_EXPORT void reset_fallback_counts();
 
-} // namespace openreg
+}  // namespace openreg

@@ -22,4 +22,4 @@ void register_random(const Registrar& add);
 void register_item(const Registrar& add);
 void register_pointwise(const Registrar& add);
 
-} // namespace openreg
+}  // namespace openreg

@@ -1,3 +1,7 @@
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/BinaryOps.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/native/TensorCompare.h>
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/add_ops.h>
 #include <ATen/ops/clamp_min_native.h>
@@ -5,13 +9,9 @@
 #include <ATen/ops/div_ops.h>
 #include <ATen/ops/mul_native.h>
 #include <ATen/ops/mul_ops.h>
+#include <ATen/ops/relu_ops.h>
 #include <ATen/ops/sub_native.h>
 #include <ATen/ops/sub_ops.h>
-#include <ATen/ops/relu_ops.h>
-#include <ATen/EmptyTensor.h>
-#include <ATen/native/BinaryOps.h>
-#include <ATen/native/CPUFallback.h>
-#include <ATen/native/TensorCompare.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/aten/boxed.h"
@@ -48,9 +48,8 @@ struct Shifted<stub, void (*)(at::TensorIteratorBase&, Args...)> {
 };
 
 template <auto* stub>
-constexpr auto shifted = &Shifted<
-    stub,
-    typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
+constexpr auto shifted =
+    &Shifted<stub, typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
 // [/pointwise-stub]
 
 // [pointwise-structured] A structured kernel that makes its output itself.
@@ -70,14 +69,14 @@ struct Functional final : Kernel {
     constexpr c10::DispatchKeySet keys(c10::DispatchKey::PrivateUse1);
     const auto dtype = options.dtype().toScalarType();
     output = strides.empty()
-        ? at::detail::empty_generic(
-              sizes,
-              device_allocator(),
-              keys,
-              dtype,
-              options.memory_format_opt())
-        : at::detail::empty_strided_generic(
-              sizes, strides, device_allocator(), keys, dtype);
+                 ? at::detail::empty_generic(
+                       sizes,
+                       device_allocator(),
+                       keys,
+                       dtype,
+                       options.memory_format_opt())
+                 : at::detail::empty_strided_generic(
+                       sizes, strides, device_allocator(), keys, dtype);
     Kernel::set_output_raw_strided(index, sizes, strides, options);
   }
 };
@@ -95,7 +94,7 @@ at::Tensor run_structured(const Args&... args) {
 // kernel expects it done. So only operands of one dtype come this way.
 bool plain(const at::Tensor& self, const at::Tensor& other) {
   return self.device() == other.device() &&
-      self.scalar_type() == other.scalar_type();
+         self.scalar_type() == other.scalar_type();
 }
 
 // The alias kernel, called with the operator's C++ signature.
@@ -104,39 +103,36 @@ using Alias = at::native::call_fallback_fn<&alias_kernel, Op>;
 
 // [pointwise-kernels] The two ways of a binary operator.
 at::Tensor add(
-    const at::Tensor& self,
-    const at::Tensor& other,
-    const at::Scalar& alpha) {
+    const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return plain(self, other)
-      ? run_structured<at::native::structured_ufunc_add_CPU>(
-            self, other, alpha)
-      : Alias<at::_ops::add_Tensor>::call(self, other, alpha);
+             ? run_structured<at::native::structured_ufunc_add_CPU>(
+                   self, other, alpha)
+             : Alias<at::_ops::add_Tensor>::call(self, other, alpha);
 }
 
 at::Tensor sub(
-    const at::Tensor& self,
-    const at::Tensor& other,
-    const at::Scalar& alpha) {
+    const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return plain(self, other)
-      ? run_structured<at::native::structured_sub_out>(self, other, alpha)
-      : Alias<at::_ops::sub_Tensor>::call(self, other, alpha);
+             ? run_structured<at::native::structured_sub_out>(
+                   self, other, alpha)
+             : Alias<at::_ops::sub_Tensor>::call(self, other, alpha);
 }
 
 at::Tensor mul(const at::Tensor& self, const at::Tensor& other) {
   return plain(self, other)
-      ? run_structured<at::native::structured_mul_out>(self, other)
-      : Alias<at::_ops::mul_Tensor>::call(self, other);
+             ? run_structured<at::native::structured_mul_out>(self, other)
+             : Alias<at::_ops::mul_Tensor>::call(self, other);
 }
 // [/pointwise-kernels]
 
 at::Tensor relu(const at::Tensor& self) {
   return self.is_floating_point()
-      ? run_structured<at::native::structured_clamp_min_out>(
-            self, at::Scalar(0))
-      : Alias<at::_ops::relu>::call(self);
+             ? run_structured<at::native::structured_clamp_min_out>(
+                   self, at::Scalar(0))
+             : Alias<at::_ops::relu>::call(self);
 }
 
-} // namespace
+}  // namespace
 
 // [pointwise-register] The fast forms of four operators.
 void register_pointwise(const Registrar& add_kernel) {
@@ -147,14 +143,13 @@ void register_pointwise(const Registrar& add_kernel) {
 }
 // [/pointwise-register]
 
-} // namespace openreg
+}  // namespace openreg
 
 // [pointwise-dispatch] REGISTER_PRIVATEUSE1_DISPATCH, the macro of this seam.
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(add_stub, openreg::shifted<&add_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(mul_stub, openreg::shifted<&mul_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(
-    clamp_min_scalar_stub,
-    openreg::shifted<&clamp_min_scalar_stub>)
-} // namespace at::native
+    clamp_min_scalar_stub, openreg::shifted<&clamp_min_scalar_stub>)
+}  // namespace at::native
 // [/pointwise-dispatch]

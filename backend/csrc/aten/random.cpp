@@ -18,9 +18,7 @@ namespace {
 
 // [random-dropout] Drawn and scaled as the CPU's dropout does, bit for bit.
 std::tuple<at::Tensor, at::Tensor> native_dropout(
-    const at::Tensor& input,
-    double p,
-    std::optional<bool> train) {
+    const at::Tensor& input, double p, std::optional<bool> train) {
   const auto device = input.device().index();
   const auto generator = inner_generator(default_generator(device));
   return run_on_aliases("native_dropout", device, [&](auto&& alias) {
@@ -35,9 +33,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
 }
 
 at::Tensor native_dropout_backward(
-    const at::Tensor& grad_output,
-    const at::Tensor& mask,
-    double scale) {
+    const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
   CommonDevice common;
   common.add(grad_output);
   common.add(mask);
@@ -51,11 +47,11 @@ at::Tensor native_dropout_backward(
 }
 // [/random-dropout]
 
-} // namespace
+}  // namespace
 
 void register_random(const Registrar& add) {
   add("native_dropout", &native_dropout);
   add("native_dropout_backward", &native_dropout_backward);
 }
 
-} // namespace openreg
+}  // namespace openreg

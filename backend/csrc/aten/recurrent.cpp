@@ -2,8 +2,8 @@
 #include <tuple>
 #include <vector>
 
-#include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -97,17 +97,15 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
         const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
         const auto grad_h = or_zero(alias, grad_hy, cy);
         const auto squashed = alias(cy).tanh();
-        const auto grad_c = grad_h * o * tanh_slope(squashed) +
-            or_zero(alias, grad_cy, cy);
+        const auto grad_c =
+            grad_h * o * tanh_slope(squashed) + or_zero(alias, grad_cy, cy);
         const auto grad_gates = concat(
             {grad_c * g * sigmoid_slope(i),
              grad_c * alias(cx) * sigmoid_slope(f),
              grad_c * i * tanh_slope(g),
              grad_h * squashed * sigmoid_slope(o)});
         return std::tuple(
-            grad_gates,
-            grad_c * f,
-            has_bias ? grad_gates.sum(0) : Tensor());
+            grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor());
       });
 }
 
@@ -133,9 +131,7 @@ std::tuple<Tensor, Tensor> gru_cell(
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
-    const Tensor& grad_hy,
-    const Tensor& workspace,
-    bool has_bias) {
+    const Tensor& grad_hy, const Tensor& workspace, bool has_bias) {
   return run_on_aliases(
       "gru_cell_backward", workspace.device().index(), [&](auto&& alias) {
         const auto saved = alias(workspace).chunk(5, 1);
@@ -156,7 +152,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
       });
 }
 
-} // namespace
+}  // namespace
 
 void register_recurrent(const Registrar& add) {
   add("_thnn_fused_lstm_cell", &lstm_cell);
@@ -165,4 +161,4 @@ void register_recurrent(const Registrar& add) {
   add("_thnn_fused_gru_cell_backward", &gru_cell_backward);
 }
 
-} // namespace openreg
+}  // namespace openreg

@@ -22,4 +22,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 }
 // [/register-aten]
 
-} // namespace openreg
+}  // namespace openreg

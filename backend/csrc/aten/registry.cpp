@@ -30,7 +30,7 @@ Omission& omission() {
   return *instance;
 }
 
-} // namespace
+}  // namespace
 
 bool full_operator_set() {
   return operator_set() != "minimal";
@@ -56,4 +56,4 @@ void check_registration() {
       "'empty.memory_format'");
 }
 
-} // namespace openreg
+}  // namespace openreg

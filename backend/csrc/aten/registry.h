@@ -40,4 +40,4 @@ class Registrar {
   torch::Library& library_;
 };
 
-} // namespace openreg
+}  // namespace openreg

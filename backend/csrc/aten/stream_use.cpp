@@ -13,10 +13,10 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 }
 // [/stream-use-record]
 
-} // namespace
+}  // namespace
 
 void register_stream_use(const Registrar& add) {
   add("record_stream", &record_stream);
 }
 
-} // namespace openreg
+}  // namespace openreg

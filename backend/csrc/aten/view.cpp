@@ -23,4 +23,4 @@ void register_views(const Registrar& add) {
 }
 // [/view-register]
 
-} // namespace openreg
+}  // namespace openreg

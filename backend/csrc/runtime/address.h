@@ -19,7 +19,7 @@ OPENREG_EXPORT extern const orAddressSpace address_space;
 // [address-device] An address says whether it is a device's, and whose.
 inline bool is_device_address(const void* address) {
   return reinterpret_cast<uintptr_t>(address) - address_space.device_base <
-      address_space.device_bytes;
+         address_space.device_bytes;
 }
 
 // The device that owns a device address.
@@ -52,4 +52,4 @@ T* to_device(T* address) {
       reinterpret_cast<uintptr_t>(address) - address_space.kernel_offset);
 }
 
-} // namespace openreg
+}  // namespace openreg

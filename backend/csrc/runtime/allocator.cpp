@@ -84,9 +84,10 @@ class Pool {
  public:
   explicit Pool(c10::DeviceIndex device)
       : device_(device),
-        segment_of_page_(static_cast<Segment**>(std::calloc(
-            address_space.device_capacity / page_bytes + 1,
-            sizeof(Segment*)))) {
+        segment_of_page_(
+            static_cast<Segment**>(std::calloc(
+                address_space.device_capacity / page_bytes + 1,
+                sizeof(Segment*)))) {
     // calloc, because the table of a large device is mostly never touched.
     TORCH_CHECK(segment_of_page_ != nullptr, "openreg: no host memory left");
   }
@@ -127,12 +128,10 @@ class Pool {
 };
 
 void Pool::count_block(
-    const Segment& segment,
-    size_t requested,
-    bool allocated) {
+    const Segment& segment, size_t requested, bool allocated) {
   const auto pool = segment.size.block_bytes <= small_block_bytes
-      ? StatType::SMALL_POOL
-      : StatType::LARGE_POOL;
+                        ? StatType::SMALL_POOL
+                        : StatType::LARGE_POOL;
   const auto count = [&](c10::CachingAllocator::StatArray& stat, size_t n) {
     for (const auto type : {StatType::AGGREGATE, pool}) {
       auto& entry = stat[static_cast<size_t>(type)];
@@ -189,7 +188,7 @@ void* Pool::reserve(SizeClass size, size_t& blocks) {
   }
   set_device(previous);
   if (error == orErrorMemoryAllocation) {
-    orGetLastError(); // Answered here, so nobody else should see it.
+    orGetLastError();  // Answered here, so nobody else should see it.
     return nullptr;
   }
   if (error != orSuccess) {
@@ -201,8 +200,8 @@ void* Pool::reserve(SizeClass size, size_t& blocks) {
 // [allocator-grow] A full device first gives back what the pool only keeps.
 void Pool::grow(SizeClass size, c10::StreamId stream, size_t bytes) {
   size_t blocks = size.block_bytes <= small_block_bytes
-      ? segment_bytes / size.block_bytes
-      : 1;
+                      ? segment_bytes / size.block_bytes
+                      : 1;
   void* base = reserve(size, blocks);
   if (base == nullptr) {
     ++stats_.num_alloc_retries;
@@ -385,15 +384,14 @@ struct PoolAllocator final : c10::DeviceAllocator {
 
 // [allocator-register] PyTorch finds the allocator through its device type.
 const bool registered = [] {
-  pthread_atfork(nullptr, nullptr, [] {
-    pools_are_the_parents = pools_in_use.load();
-  });
+  pthread_atfork(
+      nullptr, nullptr, [] { pools_are_the_parents = pools_in_use.load(); });
   c10::SetAllocator(c10::kPrivateUse1, device_allocator());
   return true;
 }();
 // [/allocator-register]
 
-} // namespace
+}  // namespace
 
 c10::DeviceAllocator* device_allocator() {
   static auto* const allocator = new PoolAllocator;
@@ -425,8 +423,7 @@ void pool_free(void* address) noexcept {
 
 c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
   void* const address = pool_allocate(device, bytes);
-  return {
-      address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
+  return {address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
 }
 
-} // namespace openreg
+}  // namespace openreg

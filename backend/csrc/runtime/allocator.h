@@ -18,7 +18,6 @@ OPENREG_EXPORT void pool_free(void* address) noexcept;
 
 // pool_allocate as an owning DataPtr whose context is the address itself.
 OPENREG_EXPORT c10::DataPtr pool_data_ptr(
-    c10::DeviceIndex device,
-    size_t bytes);
+    c10::DeviceIndex device, size_t bytes);
 
-} // namespace openreg
+}  // namespace openreg

@@ -105,4 +105,11 @@ void synchronize_device(c10::DeviceIndex device) {
   OPENREG_CHECK(orDeviceSynchronize());
 }
 
+orDeviceProp device_properties(c10::DeviceIndex device) {
+  check_device(device);
+  orDeviceProp properties{};
+  OPENREG_CHECK(orGetDeviceProperties(&properties, device));
+  return properties;
+}
+
 }  // namespace openreg

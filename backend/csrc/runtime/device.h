@@ -58,6 +58,9 @@ OPENREG_EXPORT c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device);
 // Raises unless 0 <= device < device_count().
 OPENREG_EXPORT void check_device(int64_t device);
 
+// What there is to know about `device`.
+OPENREG_EXPORT orDeviceProp device_properties(c10::DeviceIndex device);
+
 // Waits for all work of `device`.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex device);
 

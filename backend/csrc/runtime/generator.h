@@ -20,4 +20,4 @@ OPENREG_EXPORT at::Generator make_generator(c10::DeviceIndex device);
 OPENREG_EXPORT const at::Generator& inner_generator(
     const at::Generator& generator);
 
-} // namespace openreg
+}  // namespace openreg

@@ -125,15 +125,15 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return default_stream(device);
   }
 
-  c10::Stream getDefaultStream(c10::Device device) const override {
-    return default_stream(device);
-  }
-
   c10::Stream exchangeStream(c10::Stream stream) const override {
     check_stream(stream);
     return stream;  // which is the one that was current
   }
   // [/guard-streams]
+
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return default_stream(device);
+  }
 
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return current_stream(check_stream(stream));

@@ -38,4 +38,4 @@ void launch(c10::DeviceIndex device, const char* name, Kernel&& kernel) {
 }
 // [/launch-kernel]
 
-} // namespace openreg
+}  // namespace openreg

@@ -14,11 +14,11 @@ std::vector<orStream_t> default_streams() {
   return streams;
 }
 
-} // namespace
+}  // namespace
 
 orStream_t current_stream(c10::DeviceIndex device) {
   static const auto* const streams = new std::vector(default_streams());
   return (*streams)[device];
 }
 
-} // namespace openreg
+}  // namespace openreg

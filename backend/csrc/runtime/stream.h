@@ -8,4 +8,4 @@ namespace openreg {
 // in range. For now that is always the device's default stream.
 OPENREG_EXPORT orStream_t current_stream(c10::DeviceIndex device);
 
-} // namespace openreg
+}  // namespace openreg

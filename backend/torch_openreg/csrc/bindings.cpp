@@ -56,18 +56,6 @@ void drain_autograd() {
 }
 // [/bindings-drain]
 
-// [bindings-exit] Lets autograd's threads finish while Python still runs.
-// Such a thread may hold the last reference to a Python object for a moment
-// after backward() has returned, and may not let go of it in a dying Python.
-// It takes this task, without Python objects, once it has let go.
-void finish_backward() {
-  for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
-    const auto device = c10::Device(at::kPrivateUse1, index);
-    at::zeros({}, device).requires_grad_().backward();
-  }
-}
-// [/bindings-exit]
-
 // Python's integers are wider than an index. One that does not fit is out of
 // range for any number of devices, so check_device raises.
 c10::DeviceIndex to_index(int64_t device) {
@@ -92,13 +80,6 @@ py::object get_default_generator(c10::DeviceIndex device) {
 }
 // [/bindings-generator]
 
-orDeviceProp get_device_properties(c10::DeviceIndex device) {
-  check_device(device);
-  orDeviceProp properties{};
-  OPENREG_CHECK(orGetDeviceProperties(&properties, device));
-  return properties;
-}
-
 std::string describe(const orDeviceProp& properties) {
   std::ostringstream text;
   text << "_OpenRegDeviceProperties(name='" << properties.name
@@ -120,7 +101,7 @@ void bind_properties(py::module_& m) {
       .def("__repr__", &describe);
   m.def(
       "_get_device_properties",
-      torch::wrap_pybind_function(by_index<get_device_properties>()),
+      torch::wrap_pybind_function(by_index<device_properties>()),
       py::arg("device"));
 }
 
@@ -170,8 +151,6 @@ void bind(py::module_& m) {
           check_registration();
         }));
   m.def("_init", torch::wrap_pybind_function_no_gil(&init));
-  m.def(
-      "_finish_backward", torch::wrap_pybind_function_no_gil(&finish_backward));
   m.def("_is_in_bad_fork", &is_in_bad_fork);
   m.def("_drain_autograd", torch::wrap_pybind_function_no_gil(&drain_autograd));
   m.def(

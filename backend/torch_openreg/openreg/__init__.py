@@ -7,7 +7,6 @@ module of whatever device a tensor is on, which is why they must be these.
 from __future__ import annotations
 
 import atexit
-import atexit
 import threading
 from typing import TYPE_CHECKING
 
@@ -82,15 +81,8 @@ def _lazy_init() -> None:
         )
         for index, seed in _waiting_seeds.items():
             default_generators[index].manual_seed(seed)
-        atexit.register(_finish)
         _initialized = True
         atexit.register(_finish)
-
-
-def _finish() -> None:
-    """What an exiting process still has to wait for."""
-    if is_initialized():
-        _C._finish_backward()
 
 
 # [/py-init-lazy]

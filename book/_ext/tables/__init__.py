@@ -1,0 +1,76 @@
+"""Tables for `{generated}`: each function returns Markdown.
+
+A table is made from the package or from the one list beside its function, so
+that a page never repeats what the code knows. The tables of a page are in the
+module with the page's name. Add a function there, name it below and in the
+page, and add to book/tests/test_tables*.py what must hold for its rows.
+"""
+# ruff: noqa: F401 (imported for whoever says `tables.name`)
+
+from tables.amp import POLICIES, autocast_policies, policy_operators
+from tables.autoload import IMPORTS, Import, imports
+from tables.build import INSTALL, install, objects, shared_objects
+from tables.common import ROOT, table
+from tables.device import (
+    DEVICE_PURPOSES,
+    GUARD_METHODS,
+    device_functions,
+    device_layers,
+    device_purposes,
+    guard_interface,
+    guard_methods,
+    guard_overrides,
+)
+from tables.emulator import (
+    DEVICE_TESTS,
+    DeviceCall,
+    device_api,
+    device_calls,
+    device_error_names,
+    device_errors,
+    device_library,
+)
+from tables.environment import VARIABLES, Variable, environment
+from tables.frontend import (
+    LOOKUPS,
+    Lookup,
+    find_lookups,
+    further_lookups,
+    generated_methods,
+    lookups,
+)
+from tables.hooks import (
+    HOOKS_HIGH,
+    HOOKS_LOW,
+    HOOKS_OWN,
+    Hook,
+    hook_table,
+    hooks_high,
+    hooks_low,
+    hooks_own,
+)
+from tables.index import (
+    REFERENCE,
+    SUBSYSTEMS,
+    Subsystem,
+    our_files,
+    reference_map,
+    runs,
+    state,
+    subsystems,
+)
+from tables.memory import (
+    ALLOCATOR_METHODS,
+    AllocatorMethod,
+    allocator_methods,
+)
+from tables.operators import (
+    MINIMAL_LISTINGS,
+    REMOVED_TOOLS,
+    TOOLS,
+    Tool,
+    dispatch_tools,
+    minimal_rows,
+    minimal_set,
+)
+from tables.start import activate, commands

@@ -1,0 +1,257 @@
+"""The tables of book/chapters/device.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from tables.common import ROOT, first_sentence, table
+
+
+class DevicePurpose(NamedTuple):
+    name: str
+    purpose: str
+    test: str
+
+
+DEVICE_PURPOSES = [
+    DevicePurpose(
+        "device_count",
+        "How many devices there are. It is asked before "
+        "anything is used, so it never raises: 0 is an answer, too.",
+        "test_runtime.py::test_without_devices_only_their_use_fails",
+    ),
+    DevicePurpose(
+        "current_device",
+        "Which device `openreg` means when no index is given. "
+        "A number that each thread has for itself.",
+        "test_runtime.py::test_each_thread_has_its_own_current_device",
+    ),
+    DevicePurpose(
+        "set_device",
+        "For the program's own choice. It checks the index.",
+        "test_runtime.py::test_set_device_takes_an_index_a_name_and_a_device",
+    ),
+    DevicePurpose(
+        "exchange_device",
+        "For a guard that will go back: sets a device and says "
+        "which one was current, in one step.",
+        "test_runtime.py::test_exchange_returns_the_device_that_was_current",
+    ),
+    DevicePurpose(
+        "maybe_exchange_device",
+        "The same where there may be no device to go to: "
+        "a negative index changes nothing.",
+        "test_runtime.py::"
+        "test_maybe_exchange_with_a_negative_index_changes_nothing",
+    ),
+]
+
+
+def device_purposes() -> str:
+    """What each of the five device functions is for."""
+    return table(
+        ("Function", "What it is for", "Test"),
+        ((f"`{f.name}`", f.purpose, f"`{f.test}`") for f in DEVICE_PURPOSES),
+    )
+
+
+def python_callers() -> dict[str, list[str]]:
+    """Binding -> the public names of torch.openreg whose code calls it."""
+    import torch
+
+    callers: dict[str, list[str]] = {}
+    tree = ast.parse(Path(torch.openreg.__file__).read_text("utf-8"))
+    for node in tree.body:
+        name = getattr(node, "name", "_")
+        if name.startswith("_"):
+            continue
+        called = re.findall(r"\b_C\.(_\w+)", ast.unparse(node))
+        for binding in dict.fromkeys(called):
+            callers.setdefault(binding, []).append(name)
+    return callers
+
+
+class DeviceFunction(NamedTuple):
+    name: str
+    binding: str  # empty when Python does not see it
+    callers: list[str]
+    meaning: str
+
+
+def device_functions() -> list[DeviceFunction]:
+    """The rows of device.h, joined to bindings.cpp and to torch.openreg."""
+    csrc = ROOT / "backend" / "csrc" / "runtime" / "device.h"
+    bindings = ROOT / "backend" / "torch_openreg" / "csrc" / "bindings.cpp"
+    bound = re.findall(
+        r'm\.def\(\s*"(\w+)",(.*?)\);', bindings.read_text("utf-8"), re.S
+    )
+    callers = python_callers()
+    functions = []
+    for comment, name in re.findall(
+        r"((?:^// .*\n)+)OPENREG_EXPORT [^;]*?\b(\w+)\([^;]*;",
+        csrc.read_text("utf-8"),
+        re.M,
+    ):
+        binding = next(
+            (b for b, code in bound if re.search(rf"[&<]{name}\b", code)), ""
+        )
+        meaning = " ".join(comment.replace("// ", "").split())
+        functions.append(
+            DeviceFunction(
+                name, binding, callers.get(binding, []), first_sentence(meaning)
+            )
+        )
+    return functions
+
+
+def device_layers() -> str:
+    """Each C++ device function with its binding and its Python names."""
+    return table(
+        ("C++", "Binding", "`torch.openreg`", "What it does"),
+        (
+            (
+                f"`{f.name}`",
+                f"`_C.{f.binding}`" if f.binding else "none",
+                ", ".join(f"`{name}`" for name in f.callers) or "internal",
+                f.meaning,
+            )
+            for f in device_functions()
+        ),
+    )
+
+
+class GuardMethod(NamedTuple):
+    name: str
+    purpose: str
+    test: str  # empty for what is inherited
+
+
+GUARD_METHODS = [
+    GuardMethod(
+        "type",
+        "The device type that it guards.",
+        "test_guard.py::test_its_own_device_type_is_taken",
+    ),
+    GuardMethod(
+        "exchangeDevice",
+        "What a guard calls when it is made.",
+        "test_guard.py::test_the_accelerator_api_goes_through_the_guard",
+    ),
+    GuardMethod(
+        "getDevice",
+        "Which device `openreg` without an index is.",
+        "test_guard.py::test_the_accelerator_api_goes_through_the_guard",
+    ),
+    GuardMethod(
+        "setDevice",
+        "What a guard calls when it is moved on.",
+        "test_guard.py::test_its_own_device_type_is_taken",
+    ),
+    GuardMethod(
+        "uncheckedSetDevice",
+        "What a guard's destructor calls; it must not raise.",
+        "test_guard.py::test_device_guard_goes_back_after_an_exception",
+    ),
+    GuardMethod(
+        "deviceCount",
+        "Autograd starts a thread for each.",
+        "test_guard.py::"
+        "test_autograd_asks_for_the_number_of_devices_and_sets_theirs",
+    ),
+    GuardMethod(
+        "synchronizeDevice",
+        "`torch.accelerator.synchronize()`.",
+        "test_runtime.py::test_synchronize_returns_to_the_current_device",
+    ),
+    GuardMethod(
+        "getDeviceCapability",
+        "`torch.accelerator.get_device_capability()`.",
+        "test_guard.py::test_capability_lists_the_dtypes_that_can_be_copied",
+    ),
+    GuardMethod(
+        "getStream",
+        "`torch.accelerator.current_stream()`.",
+        "test_guard.py::test_the_current_stream_names_its_device",
+    ),
+    GuardMethod(
+        "getDefaultStream",
+        "For C++: the stream that a device has from the start.",
+        "",
+    ),
+    GuardMethod(
+        "exchangeStream",
+        "`torch.accelerator.set_stream()`.",
+        "test_guard.py::test_setting_the_default_stream_sets_its_device",
+    ),
+    GuardMethod(
+        "getStreamNativeHandle",
+        "`torch.Stream.native_handle`, for libraries of the vendor.",
+        "test_guard.py::test_native_handles_differ",
+    ),
+    GuardMethod(
+        "queryStream",
+        "`torch.Stream.query()`.",
+        "test_guard.py::test_the_default_stream_is_idle_between_calls",
+    ),
+    GuardMethod(
+        "synchronizeStream",
+        "`torch.Stream.synchronize()`.",
+        "test_guard.py::test_the_default_stream_is_idle_between_calls",
+    ),
+    GuardMethod("getStreamFromGlobalPool", "A stream to share.", ""),
+    GuardMethod("getNewStream", "`torch.Stream()`.", ""),
+    GuardMethod("isStreamCapturing", "Whether a graph is recorded.", ""),
+    GuardMethod("record", "`torch.Event.record()`.", ""),
+    GuardMethod("block", "`torch.Event.wait()`.", ""),
+    GuardMethod("queryEvent", "`torch.Event.query()`.", ""),
+    GuardMethod("synchronizeEvent", "`torch.Event.synchronize()`.", ""),
+    GuardMethod("elapsedTime", "`torch.Event.elapsed_time()`.", ""),
+    GuardMethod("destroyEvent", "The end of an event.", ""),
+    GuardMethod("recordDataPtrOnStream", "Memory used by a second stream.", ""),
+]
+
+
+def guard_interface() -> dict[str, bool]:
+    """PyTorch's methods of a guard -> whether a backend must write it."""
+    import torch
+
+    header = Path(torch.__file__).parent / (
+        "include/c10/core/impl/DeviceGuardImplInterface.h"
+    )
+    found = re.findall(
+        r"^  virtual [\w:* ]+?(\w+)\(([^{;]*)[{;]",
+        header.read_text("utf-8"),
+        re.M,
+    )
+    return {name: rest.rstrip().endswith("= 0") for name, rest in found}
+
+
+def guard_overrides() -> list[str]:
+    """The methods that our guard overrides."""
+    source = ROOT / "backend" / "csrc" / "runtime" / "guard.cpp"
+    return re.findall(
+        r"(\w+)\([^()]*\) const(?: noexcept)? override",
+        source.read_text("utf-8"),
+    )
+
+
+def guard_methods() -> str:
+    """Every method of PyTorch's guard interface, ours first."""
+    required, ours = guard_interface(), guard_overrides()
+    return table(
+        ("Method", "Here", "What it is for", "Test"),
+        (
+            (
+                f"`{m.name}`",
+                "required"
+                if required[m.name]
+                else ("yes" if m.name in ours else "next"),
+                m.purpose,
+                f"`{m.test}`" if m.test else "",
+            )
+            for m in GUARD_METHODS
+        ),
+    )

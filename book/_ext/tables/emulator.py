@@ -1,0 +1,154 @@
+"""The tables of book/chapters/emulator.md: the device's C API."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from tables.common import ROOT, first_sentence, table
+
+# Each comment in it is a row.
+DEVICE_HEADER = ROOT / "backend" / "device" / "openreg.h"
+
+
+class DeviceCall(NamedTuple):
+    names: list[str]
+    meaning: str  # the comment's first sentence
+    twin: str  # what it says after "CUDA:"
+
+
+def comments_of(text: str, begin: str) -> Iterable[tuple[str, str]]:
+    """(comment, declarations below it) for declarations that begin so."""
+    for found in re.finditer(
+        r"/\*(?P<comment>(?:(?!\*/).)*)\*/\s*"
+        rf"(?P<declared>(?:{begin}[^;]*;\s*)+)",
+        text,
+        re.S,
+    ):
+        comment = re.sub(r"^ \*", "", found["comment"], flags=re.M)
+        yield " ".join(comment.split()), found["declared"]
+
+
+def device_calls() -> list[DeviceCall]:
+    calls = []
+    text = DEVICE_HEADER.read_text("utf-8")
+    for comment, declared in comments_of(text, "OPENREG_API"):
+        meaning, _, twin = comment.partition("CUDA: ")
+        names = re.findall(r"\b(or[A-Z]\w+)\(", declared)
+        calls.append(
+            DeviceCall(names, first_sentence(meaning), twin.rstrip("."))
+        )
+    return calls
+
+
+# A call, or an error, and the test in backend/tests that provokes it.
+DEVICE_TESTS = {
+    "orGetErrorName": "test_device.py::test_errors_have_names_and_meanings",
+    "orGetErrorString": "test_device.py::test_errors_have_names_and_meanings",
+    "orGetLastError": "test_device.py::test_last_error_stays_until_it_is_taken",
+    "orPeekAtLastError": "test_device.py::"
+    "test_last_error_stays_until_it_is_taken",
+    "orGetErrorDetail": "test_device.py::"
+    "test_last_error_stays_until_it_is_taken",
+    "orGetDeviceCount": "test_device.py::"
+    "test_device_ranges_are_contiguous_and_apart_from_the_kernels",
+    "orGetDevice": "test_device.py::test_current_device_is_the_threads_own",
+    "orSetDevice": "test_device.py::test_index_out_of_range_changes_nothing",
+    "orGetDeviceProperties": "test_device.py::test_properties",
+    "orDeviceSynchronize": "test_device.py::"
+    "test_synchronize_has_nothing_to_wait_for",
+    "orGetAddressSpace": "test_device.py::"
+    "test_device_ranges_are_contiguous_and_apart_from_the_kernels",
+    "orMalloc": "test_device_memory.py::test_capacity_is_real_and_comes_back",
+    "orFree": "test_device_memory.py::test_double_free_is_refused",
+    "orMallocHost": "test_device_memory.py::"
+    "test_only_live_pinned_blocks_can_be_freed",
+    "orFreeHost": "test_device_memory.py::"
+    "test_only_live_pinned_blocks_can_be_freed",
+    "orMemGetInfo": "test_device_memory.py::"
+    "test_blocks_are_whole_pages_and_start_as_zeros",
+    "orPointerGetAttributes": "test_device_memory.py::"
+    "test_interior_pointers_find_their_block",
+    "orMemcpy": "test_device_memory.py::test_every_kind_copies",
+    "orMemcpyPeer": "test_device_memory.py::"
+    "test_peer_copy_checks_whose_the_pointers_are",
+    "orMemset": "test_device_memory.py::test_interior_pointers_can_be_copied",
+    "orLaunchKernel": "test_device.py::"
+    "test_kernel_works_at_a_constant_distance",
+    "orDeviceGetDefaultStream": "test_device.py::test_default_streams_differ",
+    "orExplainFault": "test_device_fault.py::"
+    "test_fault_in_a_block_is_explained",
+    "orErrorInvalidValue": "test_device_memory.py::test_null_is_refused",
+    "orErrorMemoryAllocation": "test_device_memory.py::"
+    "test_capacity_is_real_and_comes_back",
+    "orErrorInvalidConfiguration": "test_device.py::"
+    "test_malformed_values_are_refused",
+    "orErrorForkedProcess": "test_device_fault.py::"
+    "test_child_of_a_user_is_refused_by_every_call",
+    "orErrorInvalidDevice": "test_device.py::"
+    "test_index_out_of_range_changes_nothing",
+    "orErrorInvalidDevicePointer": "test_device_memory.py::"
+    "test_look_ups_before_the_first_use_find_nothing",
+    "orErrorInvalidMemcpyDirection": "test_device_memory.py::"
+    "test_wrong_kind_is_refused_and_moves_nothing",
+    "orErrorInvalidResourceHandle": "test_device.py::"
+    "test_unknown_stream_is_refused_without_a_look_at_it",
+    "orErrorLaunchFailure": "test_device.py::"
+    "test_failed_kernel_is_a_launch_failure_and_is_released",
+}
+
+
+def device_api() -> str:
+    """Every call of the device beside its twin in the CUDA runtime."""
+    return table(
+        ("Call", "CUDA twin", "What it does", "Test"),
+        (
+            (
+                ", ".join(f"`{name}`" for name in call.names),
+                re.sub(r"\bcuda\w+", r"`\g<0>`", call.twin),
+                call.meaning,
+                f"`{DEVICE_TESTS[call.names[0]]}`",
+            )
+            for call in device_calls()
+        ),
+    )
+
+
+def device_library() -> ctypes.CDLL:
+    """The libopenreg.so that the installed package uses."""
+    from torch_openreg import _C
+
+    library = ctypes.CDLL(str(Path(_C.__file__).parent / "lib/libopenreg.so"))
+    for name in ("orGetErrorName", "orGetErrorString", "orGetErrorDetail"):
+        getattr(library, name).restype = ctypes.c_char_p
+    return library
+
+
+def device_error_names() -> list[str]:
+    """The names of all codes, in order, as the library itself gives them."""
+    library = device_library()
+    names: list[str] = []
+    while (name := library.orGetErrorName(len(names)).decode())[:2] == "or":
+        names.append(name)
+    return names
+
+
+def device_errors() -> str:
+    """Every error of the device, with its phrase from the library."""
+    library = device_library()
+    return table(
+        ("Code", "Name", "`orGetErrorString`", "Test"),
+        (
+            (
+                str(code),
+                f"`{name}`",
+                library.orGetErrorString(code).decode(),
+                f"`{DEVICE_TESTS[name]}`",
+            )
+            for code, name in enumerate(device_error_names())
+            if code != 0
+        ),
+    )
