@@ -5,7 +5,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
@@ -46,8 +46,9 @@ void drain_autograd() {
     try {
       for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
         const c10::Device device(at::kPrivateUse1, index);
-        const auto x = at::zeros({}, device).set_requires_grad(true);
-        x.clone().backward();
+        // Memory and copies only, so that no operator falls back at exit.
+        const auto x = at::empty({}, device).set_requires_grad(true);
+        x.clone().backward(x.detach());
       }
     } catch (const c10::Error&) {
       // A full device has nothing to drain with, and exit never raises.
