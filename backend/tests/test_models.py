@@ -150,6 +150,18 @@ def test_dropout_at_evaluation_changes_nothing() -> None:
     assert mask.cpu().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+@pytest.mark.parametrize("scale", [0.0, 1.5])
+def test_dropout_backward_promotes_as_on_the_cpu(dtype, scale) -> None:
+    grad = torch.arange(4).to(dtype)
+    mask = torch.tensor([True, False, True, True])
+    expected = torch.ops.aten.native_dropout_backward(grad, mask, scale)
+    got = torch.ops.aten.native_dropout_backward(
+        grad.to("openreg"), mask.to("openreg"), scale
+    )
+    torch.testing.assert_close(got.cpu(), expected)
+
+
 def test_packed_sequences_take_lengths_from_the_host() -> None:
     x = torch.rand(3, 5, 4)
     packed = nn.utils.rnn.pack_padded_sequence(

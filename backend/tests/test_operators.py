@@ -163,6 +163,33 @@ def test_out_that_must_not_be_resized_warns_as_on_the_cpu() -> None:
         torch.exp(da, out=torch.ones(3, device="openreg"))
 
 
+@pytest.mark.parametrize("rows", [0, 2])
+def test_in_place_results_never_change_their_shape(rows) -> None:
+    # logical_and_ is made of logical_and.out with its tensor passed twice.
+    left = torch.zeros(rows, 1, 3, device="openreg")
+    right = torch.zeros(rows, 10, 3, device="openreg")
+    for operator in (
+        torch.Tensor.logical_and_,
+        torch.Tensor.logical_xor_,
+        torch.Tensor.add_,
+    ):
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast"):
+            operator(left, right)
+        assert left.shape == (rows, 1, 3)
+
+
+def test_kernels_that_know_the_cpu_by_name_run_on_the_device() -> None:
+    host = torch.tensor([[1.0, 2.0, 2.0], [3.0, 3.0, 1.0]])
+    values = torch.empty(0, device="openreg")
+    indices = torch.empty(0, dtype=torch.int64, device="openreg")
+    torch.mode(host.to("openreg"), out=(values, indices))
+    expected = torch.mode(host)
+    same(values, expected.values)
+    same(indices, expected.indices)
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    same(z.to("openreg").conj_physical_(), z.clone().conj_physical_())
+
+
 def test_several_results_that_share_memory_share_it() -> None:
     x = torch.rand(5, 3, device="openreg")
     values, indices = x.sort(0)

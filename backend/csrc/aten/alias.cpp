@@ -158,23 +158,33 @@ at::Tensor Aliases::alias(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.device().is_privateuseone()) {
     return tensor;
   }
+  if (const auto* const known = find(tensor)) {
+    return known->alias;
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(
       tensor.layout() == c10::kStrided,
       "openreg: this operator has no kernel for tensors of layout ",
       tensor.layout());
-  return make_view(shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
+  auto alias =
+      make_view(shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
+  tensors_.push_back({tensor, alias, /*output=*/false});
+  return alias;
 }
 // [/alias-shadow]
 
-at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
-  for (const auto& pair : outputs_) {
+Aliases::TensorPair* Aliases::find(const at::Tensor& tensor) {
+  for (auto& pair : tensors_) {
     if (pair.device.is_same(tensor)) {
-      return pair.alias;
+      return &pair;
     }
   }
+  return nullptr;
+}
+
+at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
   auto result = alias(tensor);
-  if (result.defined() && !result.is_same(tensor)) {
-    outputs_.push_back({tensor, result});
+  if (auto* const pair = find(tensor)) {
+    pair->output = true;
   }
   return result;
 }
@@ -192,7 +202,10 @@ void Aliases::commit() {
       storage->set_nbytes(shadow.nbytes());
     }
   }
-  for (auto& [device, alias] : outputs_) {
+  for (auto& [device, alias, output] : tensors_) {
+    if (!output) {
+      continue;
+    }
     auto* const impl = device.unsafeGetTensorImpl();
     const auto* const changed = alias.unsafeGetTensorImpl();
     if (impl->sizes() != changed->sizes() ||
@@ -236,7 +249,7 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
   if (!result.defined()) {
     return result;
   }
-  for (const auto& [device, alias] : outputs_) {
+  for (const auto& [device, alias, output] : tensors_) {
     if (alias.is_same(result)) {
       return device;
     }

@@ -60,7 +60,9 @@ class Aliases {
   explicit Aliases(c10::DeviceIndex device) : device_(device) {}
 
   // A CPU tensor over the bytes of `tensor`; what is not on the device comes
-  // back as it is. Tensors that share a storage get aliases that share one.
+  // back as it is. Tensors that share a storage get aliases that share one, and
+  // a tensor that is passed twice gets one alias: kernels know `x.op_(y)` from
+  // `op(x, y, out=z)` by the identity of their arguments.
   at::Tensor alias(const at::Tensor& tensor);
 
   // As `alias`, for a tensor that the kernel may resize: `commit` carries its
@@ -82,13 +84,15 @@ class Aliases {
   struct TensorPair {
     at::Tensor device;
     at::Tensor alias;
+    bool output;
   };
+  TensorPair* find(const at::Tensor& tensor);
   const c10::Storage& shadow_of(const c10::Storage& storage);
   c10::Storage device_storage_of(const c10::Storage& storage);
 
   c10::DeviceIndex device_;
   c10::SmallVector<StoragePair, 6> storages_;
-  c10::SmallVector<TensorPair, 2> outputs_;
+  c10::SmallVector<TensorPair, 6> tensors_;
 };
 
 // [alias-run] The shape of every unboxed kernel that calls a CPU kernel.

@@ -183,25 +183,32 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
 // [/boxed-kernel]
 
 // [boxed-register] Every ATen operator with a CPU kernel and none of ours.
+void register_alias_kernel(
+    torch::Library& library, const c10::OperatorName& name) {
+  auto short_name = name.name.substr(sizeof("aten::") - 1);
+  if (!name.overload_name.empty()) {
+    short_name += "." + name.overload_name;
+  }
+  if (!omitted(short_name)) {
+    library.impl(
+        short_name.c_str(),
+        torch::CppFunction::makeFromBoxedFunction<&alias_kernel>());
+  }
+}
+
 void register_alias_kernels(torch::Library& library) {
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name :
        dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
     const auto op = dispatcher.findSchema(name);
-    if (name.getNamespace() != "aten" || !op.has_value() ||
-        op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
-      continue;
-    }
-    auto full_name = name.name.substr(sizeof("aten::") - 1);
-    if (!name.overload_name.empty()) {
-      full_name += "." + name.overload_name;
-    }
-    if (!omitted(full_name)) {
-      library.impl(
-          full_name.c_str(),
-          torch::CppFunction::makeFromBoxedFunction<&alias_kernel>());
+    if (name.getNamespace() == "aten" && op.has_value() &&
+        !op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+      register_alias_kernel(library, name);
     }
   }
+  // These have one kernel for all devices, but it knows the CPU's name only.
+  register_alias_kernel(library, {"aten::mode", "values"});
+  register_alias_kernel(library, {"aten::conj_physical_", ""});
 }
 // [/boxed-register]
 

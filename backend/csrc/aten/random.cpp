@@ -41,8 +41,8 @@ at::Tensor native_dropout_backward(
       "native_dropout_backward", common.index(), [&](auto&& alias) {
         const auto grad = alias(grad_output);
         // Dividing by 1 - p rounds as the forward pass did.
-        auto noise = alias(mask).to(grad.scalar_type());
-        return grad * (scale == 0 ? noise.zero_() : noise.div_(1 / scale));
+        const auto noise = alias(mask).to(grad.scalar_type());
+        return grad * (scale == 0 ? noise * scale : noise / (1 / scale));
       });
 }
 // [/random-dropout]
