@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 
@@ -86,8 +89,6 @@ def answer(call) -> tuple[type, str] | None:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda generator: generator.get_offset(),
-        lambda generator: generator.set_offset(1),
         lambda generator: generator.graphsafe_get_state(),
         lambda generator: generator.graphsafe_set_state(generator),
     ],
@@ -96,6 +97,28 @@ def test_what_the_cpus_generator_refuses_is_refused_alike(use):
     refusal = answer(lambda: use(torch.Generator()))
     assert refusal is not None
     assert answer(lambda: use(torch.Generator("openreg"))) == refusal
+
+
+def test_it_has_no_offset_but_gives_one_to_whoever_copies_it():
+    generator = torch.Generator("openreg")
+    generator.set_offset(generator.get_offset())
+    with pytest.raises(RuntimeError, match="has no offset; expected 0, got 4"):
+        generator.set_offset(4)
+
+
+@pytest.mark.parametrize(
+    "twin",
+    [copy.deepcopy, lambda generator: pickle.loads(pickle.dumps(generator))],
+    ids=["deepcopy", "pickle"],
+)
+def test_a_copied_generator_goes_on_where_the_first_stood(twin):
+    first = torch.Generator("openreg:1").manual_seed(5)
+    torch.rand(7, device="openreg:1", generator=first)
+    second = twin(first)
+    assert second.device == first.device
+    a = torch.rand(9, device="openreg:1", generator=first)
+    b = torch.rand(9, device="openreg:1", generator=second)
+    assert a.equal(b)
 
 
 def test_a_generator_of_another_type_is_refused():

@@ -170,6 +170,10 @@ except torch.OutOfMemoryError as error:
 assert torch.accelerator.memory_stats()["num_ooms"] == 1
 assert bool((kept[::4096] == 7).all())
 small = torch.ones(1000, device="openreg")
+try:
+    small.resize_(64 * MIB)
+except torch.OutOfMemoryError:
+    assert small.shape == (1000,)
 assert small.sum().item() == 1000
 other = torch.empty(50 * MIB, dtype=torch.uint8, device="openreg:1")
 del grown

@@ -190,6 +190,60 @@ def test_kernels_that_know_the_cpu_by_name_run_on_the_device() -> None:
     same(z.to("openreg").conj_physical_(), z.clone().conj_physical_())
 
 
+def test_ldexp_does_not_overflow_on_the_way() -> None:
+    x, e = torch.tensor([1e-30]), torch.tensor([130])
+    same(torch.ldexp(x.to("openreg"), e.to("openreg")), torch.ldexp(x, e))
+    same(x.to("openreg").ldexp_(e.to("openreg")), x.clone().ldexp_(e))
+
+
+def test_out_that_is_also_an_input_must_fit() -> None:
+    base = torch.zeros(4, 3, device="openreg")
+    x = base[0:1]
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast"):
+        torch.mul(x, torch.ones(3, 3, device="openreg"), out=x)
+    with pytest.raises(RuntimeError, match="doesn't match the broadcast"):
+        torch.add(x, torch.ones(3, 3, device="openreg"), out=x)
+    assert base.cpu().eq(0).all()
+
+
+def test_zero_tensors_are_written_out_when_used() -> None:
+    zero = torch._efficientzerotensor(3, device="openreg")
+    assert zero._is_zerotensor()
+    assert zero.cpu().tolist() == [0, 0, 0]
+    one = torch.ones(3, device="openreg")
+    same(one + zero, torch.ones(3))
+    same(one.clone().copy_(zero), torch.zeros(3))
+    same(zero.clone() + 1, torch.ones(3))
+    assert torch._efficientzerotensor(1, device="openreg:1").device.index == 1
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_forward_mode_and_second_derivatives() -> None:
+    one = torch.ones(2, device="openreg")
+    _, tangent = torch.func.jvp(lambda a: a.sin() * one, (one,), (one,))
+    torch.testing.assert_close(tangent.cpu(), torch.ones(2).cos())
+    hessian = torch.func.hessian(lambda a: (a**3).sum())(one)
+    assert hessian.cpu().tolist() == [[6, 0], [0, 6]]
+    x = torch.tensor([2.0, -1.0], device="openreg", requires_grad=True)
+    (grad,) = torch.autograd.grad(x.abs().sum(), x, create_graph=True)
+    assert grad.tolist() == [1, -1]
+    grad.sum().backward()
+    assert x.grad.cpu().tolist() == [0, 0]
+
+
+def test_a_host_tensor_cannot_be_indexed_from_the_device() -> None:
+    index = torch.tensor([0, 1], device="openreg")
+    host = torch.arange(4.0)
+    for wrong in (
+        lambda: host[index],
+        lambda: host[torch.ones(4, dtype=torch.bool, device="openreg")],
+        lambda: host.to("openreg").index_put_((index,), torch.ones(2)),
+        lambda: host.to("openreg:1")[index],
+    ):
+        with pytest.raises(RuntimeError, match="same device"):
+            wrong()
+
+
 def test_several_results_that_share_memory_share_it() -> None:
     x = torch.rand(5, 3, device="openreg")
     values, indices = x.sort(0)

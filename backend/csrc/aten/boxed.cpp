@@ -32,10 +32,11 @@ bool is_generator(const c10::Argument& argument) {
          optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// Operators that take some tensors on the CPU by contract: indices of any
-// device, and the lengths and batch sizes of packed sequences.
-bool takes_cpu_tensors(const std::string& name) {
-  static const std::unordered_set<std::string> names{
+// Arguments that may be on the CPU by contract: indices, and the lengths and
+// batch sizes of packed sequences.
+bool may_be_on_cpu(
+    const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  static const std::unordered_set<std::string> operators{
       "aten::index",
       "aten::index_put",
       "aten::index_put_",
@@ -44,7 +45,10 @@ bool takes_cpu_tensors(const std::string& name) {
       "aten::_unsafe_index_put",
       "aten::_pack_padded_sequence",
       "aten::_pack_padded_sequence_backward"};
-  return names.count(name) != 0;
+  static const std::unordered_set<std::string> arguments{
+      "indices", "lengths", "batch_sizes"};
+  return arguments.count(argument.name()) != 0 &&
+         operators.count(schema.name()) != 0;
 }
 
 bool is_on_device(const at::Tensor& tensor) {
@@ -73,13 +77,13 @@ void for_each_tensor(const c10::IValue& value, Use&& use) {
 c10::DeviceIndex device_of_call(
     const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
   CommonDevice common;
-  const bool lenient = takes_cpu_tensors(schema.name());
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const bool output = writes(schema.arguments()[i]);
+    const auto& argument = schema.arguments()[i];
+    const bool output = writes(argument);
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (output) {
         common.add_output(tensor);
-      } else if (!lenient || is_on_device(tensor)) {
+      } else if (is_on_device(tensor) || !may_be_on_cpu(schema, argument)) {
         common.add(tensor);
       }
     });
@@ -209,6 +213,9 @@ void register_alias_kernels(torch::Library& library) {
   // These have one kernel for all devices, but it knows the CPU's name only.
   register_alias_kernel(library, {"aten::mode", "values"});
   register_alias_kernel(library, {"aten::conj_physical_", ""});
+  register_alias_kernel(library, {"aten::ldexp", "Tensor"});
+  register_alias_kernel(library, {"aten::ldexp", "out"});
+  register_alias_kernel(library, {"aten::ldexp_", ""});
 }
 // [/boxed-register]
 

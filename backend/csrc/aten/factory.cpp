@@ -5,6 +5,7 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/set_native.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/accumulate.h>
 
 #include "csrc/aten/kernels.h"
 #include "csrc/runtime/allocator.h"
@@ -29,10 +30,14 @@ void check_options(
 }
 
 // torch.use_deterministic_algorithms fills what would be left to chance.
+bool must_fill() {
+  const auto& context = at::globalContext();
+  return context.deterministicAlgorithms() &&
+         context.deterministicFillUninitializedMemory();
+}
+
 at::Tensor fill_if_deterministic(at::Tensor tensor) {
-  if (C10_UNLIKELY(
-          at::globalContext().deterministicAlgorithms() &&
-          at::globalContext().deterministicFillUninitializedMemory())) {
+  if (C10_UNLIKELY(must_fill())) {
     at::native::fill_empty_deterministic_(tensor);
   }
   return tensor;
@@ -79,17 +84,32 @@ at::Tensor empty_strided(
               c10::dtype_or_default(dtype))));
 }
 
-// Gives the tensor room for its new shape; the hook copies what was there.
-void grow_storage(at::TensorImpl& tensor) {
-  if (tensor.numel() == 0) {
-    return;
-  }
-  const size_t bytes = at::detail::computeStorageNbytes(
-      tensor.sizes(),
-      tensor.strides(),
-      tensor.dtype().itemsize(),
-      tensor.storage_offset());
-  const auto& storage = tensor.unsafe_storage();
+// [factory-zero-tensor] A tensor of zeros that takes no memory.
+// Forward-mode autograd makes these; PyTorch writes them out before any kernel
+// of the device sees one. The allocator gives no address for any size.
+at::Tensor efficient_zero_tensor(
+    at::IntArrayRef size,
+    std::optional<at::ScalarType> dtype,
+    std::optional<c10::Layout> layout,
+    std::optional<c10::Device> device,
+    std::optional<bool> pin_memory) {
+  check_options(layout, pin_memory);
+  const auto index = c10::device_or_default(device).index();
+  at::native::ZeroTensorAllocator allocator(
+      c10::Device(c10::kPrivateUse1, index < 0 ? current_device() : index));
+  return at::Tensor(
+      at::detail::empty_generic(
+          size,
+          &allocator,
+          device_keys | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+          c10::dtype_or_default(dtype),
+          std::nullopt));
+}
+// [/factory-zero-tensor]
+
+// Makes a storage at least `bytes` long; the hook copies what was there. It is
+// asked before a shape changes, so that a full device leaves the tensor as is.
+void grow_storage(const c10::Storage& storage, size_t bytes) {
   if (bytes > storage.nbytes()) {
     TORCH_CHECK(
         storage.resizable(), "Trying to resize storage that is not resizable");
@@ -102,22 +122,26 @@ const at::Tensor& resize_(
     const at::Tensor& self,
     at::IntArrayRef size,
     std::optional<at::MemoryFormat> memory_format) {
+  TORCH_CHECK(
+      memory_format != at::MemoryFormat::Preserve,
+      "Unsupported memory format",
+      at::MemoryFormat::Preserve);
   auto& impl = *self.unsafeGetTensorImpl();
   const auto old_bytes = static_cast<int64_t>(impl.unsafe_storage().nbytes());
   if (impl.sizes() != size) {
+    at::detail::check_size_nonnegative(size);
+    if (c10::multiply_integers(size) != 0) {
+      grow_storage(
+          impl.unsafe_storage(),
+          at::detail::computeStorageNbytesContiguous(
+              size, impl.dtype().itemsize(), impl.storage_offset()));
+    }
     impl.set_sizes_contiguous(size);
-    grow_storage(impl);
   }
   if (memory_format.has_value()) {
-    TORCH_CHECK(
-        *memory_format != at::MemoryFormat::Preserve,
-        "Unsupported memory format",
-        *memory_format);
     impl.empty_tensor_restride(*memory_format);
   }
-  if (C10_UNLIKELY(
-          at::globalContext().deterministicAlgorithms() &&
-          at::globalContext().deterministicFillUninitializedMemory())) {
+  if (C10_UNLIKELY(must_fill())) {
     at::native::fill_resize_deterministic_(self, old_bytes);
   }
   return self;
@@ -131,6 +155,17 @@ at::Tensor& set_storage(
     int64_t storage_offset,
     at::IntArrayRef size,
     at::IntArrayRef stride) {
+  at::detail::check_size_nonnegative(size);
+  const size_t item = self.dtype().itemsize();
+  if (source.device() == self.device() && storage_offset >= 0 &&
+      c10::multiply_integers(size) != 0) {
+    grow_storage(
+        source,
+        stride.data() == nullptr ? at::detail::computeStorageNbytesContiguous(
+                                       size, item, storage_offset)
+                                 : at::detail::computeStorageNbytes(
+                                       size, stride, item, storage_offset));
+  }
   at::native::checkSetStorage(self, source, storage_offset, size, stride);
   auto& impl = *self.unsafeGetTensorImpl();
   impl.set_storage_offset(storage_offset);
@@ -139,9 +174,9 @@ at::Tensor& set_storage(
   } else {
     impl.set_sizes_contiguous(size);
   }
-  grow_storage(impl);
   return self;
 }
+// [/factory-set]
 
 at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
   const auto items =
@@ -158,8 +193,6 @@ at::Tensor& set_nothing(at::Tensor& self) {
       /*resizable=*/true);
   return set_storage(self, none, 0, {0}, {});
 }
-// [/factory-set]
-
 }  // namespace
 
 // [factory-register] Names as in PyTorch's native_functions.yaml.
@@ -173,5 +206,9 @@ void register_factories(const Registrar& add) {
   add("set_.source_Storage_storage_offset", &set_storage);
 }
 // [/factory-register]
+
+void register_zero_tensor(const Registrar& add) {
+  add("_efficientzerotensor", &efficient_zero_tensor);
+}
 
 }  // namespace openreg

@@ -11,6 +11,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_copies(add);
   register_stream_use(add);
   if (full_operator_set()) {
+    register_zero_tensor(add);
     register_convolution(add);
     register_recurrent(add);
     register_random(add);

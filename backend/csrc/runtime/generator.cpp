@@ -52,12 +52,17 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   }
   // [/generator-delegate]
 
-  // The engine has no offset; the inner generator words the refusal.
+  // The engine has no offset: its whole state is what get_state returns. But
+  // copying and pickling a generator ask for one, and give it back.
   void set_offset(uint64_t offset) override {
-    with_inner([&](auto* inner) { inner->set_offset(offset); });
+    TORCH_CHECK(
+        offset == 0,
+        "The generator of openreg has no offset; expected 0, got ",
+        offset,
+        ". Use set_state.");
   }
   uint64_t get_offset() const override {
-    return with_inner([](auto* inner) { return inner->get_offset(); });
+    return 0;
   }
 
  private:

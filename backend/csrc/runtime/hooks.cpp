@@ -38,7 +38,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   // [/hooks-available]
 
-  // [hooks-device] The device functions, for torch.accelerator.
+  // [hooks-device] The device functions, for code of any accelerator.
   c10::DeviceIndex deviceCount() const override {
     return device_count();
   }
