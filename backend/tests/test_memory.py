@@ -154,6 +154,19 @@ def test_threads_get_blocks_of_their_own() -> None:
     assert allocated() == before
 
 
+def on_a_small_device(program: str) -> str:
+    """What a program prints where a device has 64 MiB; it must succeed."""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
 FULL_DEVICE = """
 import torch
 MIB = 1 << 20
@@ -182,17 +195,10 @@ assert torch.empty(10 * MIB, dtype=torch.uint8, device="openreg").numel()
 
 
 def test_a_full_device_raises_with_numbers_and_recovers() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", FULL_DEVICE],
-        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr
-    assert f"Tried to allocate {10 * MIB} bytes on device 0" in run.stdout
-    assert f"a capacity of {64 * MIB} bytes" in run.stdout
-    assert f"allocated {60 * MIB} and reserved" in run.stdout
+    printed = on_a_small_device(FULL_DEVICE)
+    assert f"Tried to allocate {10 * MIB} bytes on device 0" in printed
+    assert f"a capacity of {64 * MIB} bytes" in printed
+    assert f"allocated {60 * MIB} and reserved" in printed
 
 
 FORK = """
@@ -227,16 +233,9 @@ assert kept.sum().item() == 10
 
 
 def test_a_forked_child_uses_the_pool_unless_its_parent_does() -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", FORK],
-        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr
-    assert "fork" in run.stdout
-    assert "spawn" in run.stdout
+    printed = on_a_small_device(FORK)
+    assert "fork" in printed
+    assert "spawn" in printed
 
 
 def test_the_profiler_sees_allocations() -> None:
