@@ -89,27 +89,26 @@ KernelScope::~KernelScope() {
   kernel_device = previous_;
 }
 
-void CommonDevice::require(c10::Device device) {
+static void check_same(
+    const std::optional<c10::Device>& one,
+    const std::optional<c10::Device>& two) {
   TORCH_CHECK(
-      !device_.has_value() || *device_ == device,
+      !one.has_value() || !two.has_value() || *one == *two,
       "Expected all tensors to be on the same device, but found at least two "
       "devices, ",
-      *device_,
+      *one,
       " and ",
-      device,
+      *two,
       "!");
+}
+
+void CommonDevice::require(c10::Device device) {
+  check_same(device_, device);
 }
 
 // [alias-common-device] Two devices in one call are an error, as everywhere.
 void CommonDevice::check() const {
-  TORCH_CHECK(
-      !device_.has_value() || !cpu_tensor_.has_value(),
-      "Expected all tensors to be on the same device, but found at least two "
-      "devices, ",
-      *device_,
-      " and ",
-      *cpu_tensor_,
-      "!");
+  check_same(device_, cpu_tensor_);
 }
 
 void CommonDevice::add(const at::Tensor& tensor) {
