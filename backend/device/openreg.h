@@ -36,6 +36,9 @@ typedef enum orError_t {
   orErrorInvalidMemcpyDirection = 7,
   orErrorInvalidResourceHandle = 8,
   orErrorLaunchFailure = 9, /* a kernel reported that it failed */
+  orErrorDeviceFailed = 10, /* queued work failed earlier: orDeviceReset */
+  orErrorNotReady = 11,     /* not an error: the work is not done yet */
+  orErrorNotPermitted = 12, /* asked from inside the device's own work */
 } orError_t;
 
 /* The code's name, such as "orErrorInvalidValue". Never NULL.
@@ -78,8 +81,16 @@ OPENREG_API orError_t orSetDevice(int device);
 /* What there is to know about `device`. CUDA: cudaGetDeviceProperties. */
 OPENREG_API orError_t orGetDeviceProperties(orDeviceProp* prop, int device);
 
-/* Waits for all work of the current device. CUDA: cudaDeviceSynchronize. */
+/* Waits for all work of the current device, on all its streams.
+ * orErrorDeviceFailed when queued work of that device has failed.
+ * CUDA: cudaDeviceSynchronize. */
 OPENREG_API orError_t orDeviceSynchronize(void);
+
+/* Ends the current device's failed state, after waiting for what still runs.
+ * Allocations, streams and events stay valid; the dropped work is lost.
+ * CUDA: cudaDeviceReset, which frees everything and, once a kernel has failed,
+ * does not bring the process's device back. */
+OPENREG_API orError_t orDeviceReset(void);
 
 /* [dev-address-space] Two ranges of addresses, a constant apart. */
 typedef struct orAddressSpace {
@@ -142,12 +153,13 @@ typedef enum orMemcpyKind {
   orMemcpyDefault = 4, /* inferred from the pointers */
 } orMemcpyKind;
 
-/* Copies `count` bytes and returns when that is done. Device pointers may be
- * interior, ranges may overlap, and `count` 0 does nothing whatever the
- * pointers. orErrorInvalidMemcpyDirection when `kind` and a pointer disagree,
- * orErrorInvalidDevicePointer outside any block, orErrorInvalidValue when the
- * copy would pass the end of a block, device or pinned.
- * CUDA: cudaMemcpy. */
+/* Copies `count` bytes in the order of the default stream of the device that a
+ * pointer belongs to (dst's first), and returns when that is done. Device
+ * pointers may be interior, ranges may overlap, and `count` 0 does nothing
+ * whatever the pointers. orErrorInvalidMemcpyDirection when `kind` and a
+ * pointer disagree, orErrorInvalidDevicePointer outside any block,
+ * orErrorInvalidValue when the copy would pass the end of a block, device or
+ * pinned. CUDA: cudaMemcpy. */
 OPENREG_API orError_t
 orMemcpy(void* dst, const void* src, size_t count, orMemcpyKind kind);
 
@@ -157,23 +169,50 @@ orMemcpy(void* dst, const void* src, size_t count, orMemcpyKind kind);
 OPENREG_API orError_t orMemcpyPeer(
     void* dst, int dst_device, const void* src, int src_device, size_t count);
 
-/* Sets `count` bytes of device memory to the low byte of `value`.
- * CUDA: cudaMemset. */
+/* Sets `count` bytes of device memory to the low byte of `value`, in the order
+ * of the default stream of its device, and returns when that is done.
+ * CUDA: cudaMemset, which may return earlier. */
 OPENREG_API orError_t orMemset(void* ptr, int value, size_t count);
 
-/* [dev-launch] Work for a stream. */
 typedef struct orStream* orStream_t; /* NULL: the current device's default */
+typedef struct orEvent* orEvent_t;
 
+/* As orMemcpy, orMemcpyPeer and orMemset, in the order of `stream`. All that
+ * can be refused is refused before they return. Between device and pinned
+ * memory they may return before the copy is made. A copy from pageable host
+ * memory has read it when the call returns; one into pageable host memory has
+ * been made. CUDA: cudaMemcpyAsync, cudaMemcpyPeerAsync, cudaMemsetAsync. */
+OPENREG_API orError_t orMemcpyAsync(
+    void* dst,
+    const void* src,
+    size_t count,
+    orMemcpyKind kind,
+    orStream_t stream);
+OPENREG_API orError_t orMemcpyPeerAsync(
+    void* dst,
+    int dst_device,
+    const void* src,
+    int src_device,
+    size_t count,
+    orStream_t stream);
+OPENREG_API orError_t
+orMemsetAsync(void* ptr, int value, size_t count, orStream_t stream);
+
+/* [dev-launch] Work for a stream. */
 /* A kernel answers orSuccess or orErrorLaunchFailure, and does not throw. */
 typedef orError_t (*orKernelFn)(void* args);
 typedef void (*orReleaseFn)(void* args);
 
-/* Runs fn(args) in the order of `stream`. `args` belongs to the launch from
- * here on: release(args), unless NULL, is called once, after fn has run or
- * when the device drops the work unrun, also when this call fails. An answer
- * other than orSuccess makes the launch orErrorLaunchFailure.
+/* Runs fn(args) in the order of `stream`: at once on this thread, or later on
+ * the stream's worker (see OPENREG_LAUNCH below). `args` belongs to the launch
+ * from here on: release(args), unless NULL, is called once, after fn has run
+ * or when the device drops the work unrun, also when this call fails.
+ * A kernel that fails before the call returns makes it orErrorLaunchFailure
+ * and nothing else comes of it. One that fails later makes its device fail:
+ * what is queued there is dropped, waits for it end, and every launch and
+ * synchronizing call on the device is orErrorDeviceFailed until orDeviceReset.
  * `name` must outlive the process (a literal). CUDA: cudaLaunchKernel, which
- * copies the arguments instead. */
+ * copies the arguments instead, and whose failed context cannot be reset. */
 OPENREG_API orError_t orLaunchKernel(
     orStream_t stream,
     const char* name,
@@ -182,9 +221,143 @@ OPENREG_API orError_t orLaunchKernel(
     orReleaseFn release);
 /* [/dev-launch] */
 
+/* Called by a kernel before it answers orErrorLaunchFailure: why. The sentence
+ * is copied, and becomes part of the error's detail. CUDA: no twin. */
+OPENREG_API void orSetKernelError(const char* message);
+
+/* Runs fn(args) on the host, in the order of `stream`. From inside it, every
+ * launch and every wait is orErrorNotPermitted. `args` and `release` as in
+ * orLaunchKernel. CUDA: cudaLaunchHostFunc. */
+typedef void (*orHostFn)(void* args);
+OPENREG_API orError_t orLaunchHostFunc(
+    orStream_t stream, orHostFn fn, void* args, orReleaseFn release);
+
+/* Streams. Work of one stream runs in order; nothing but events orders work of
+ * different streams, default streams included (as with CUDA's
+ * --default-stream per-thread).
+ *
+ * OPENREG_LAUNCH says when work runs. `auto`: work for a default stream on
+ * which nothing is pending runs at once on the calling thread, all other work
+ * is queued for the stream's worker thread. `async`: all work is queued.
+ * `blocking`: every launch returns when its work is done, as with
+ * CUDA_LAUNCH_BLOCKING=1. */
+
 /* The default stream of a device. CUDA: the handle cudaStreamLegacy, which
  * means the current device's. */
 OPENREG_API orError_t orDeviceGetDefaultStream(orStream_t* stream, int device);
+
+/* The priorities that a stream can have; lower numbers go first where threads
+ * compete for a CPU. Here 0 and -1. CUDA: cudaDeviceGetStreamPriorityRange. */
+OPENREG_API orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest);
+
+/* A new stream of the current device. A priority out of range is clamped into
+ * it. Its worker starts with its first queued work.
+ * CUDA: cudaStreamCreateWithPriority with cudaStreamNonBlocking. */
+OPENREG_API orError_t
+orStreamCreateWithPriority(orStream_t* stream, int priority);
+
+/* The handle is invalid from here on; pending work is still done. A default
+ * stream is orErrorInvalidResourceHandle. CUDA: cudaStreamDestroy. */
+OPENREG_API orError_t orStreamDestroy(orStream_t stream);
+
+/* CUDA: cudaStreamGetDevice, cudaStreamGetPriority. */
+OPENREG_API orError_t orStreamGetDevice(orStream_t stream, int* device);
+OPENREG_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
+
+/* orSuccess when all work is done, orErrorNotReady when not (which is not
+ * remembered as an error). CUDA: cudaStreamQuery. */
+OPENREG_API orError_t orStreamQuery(orStream_t stream);
+
+/* Waits for all work launched so far. CUDA: cudaStreamSynchronize. */
+OPENREG_API orError_t orStreamSynchronize(orStream_t stream);
+
+/* Later work of `stream` waits for the record that `event` has now; one that
+ * was never recorded orders nothing. The event may be of another device.
+ * CUDA: cudaStreamWaitEvent. */
+OPENREG_API orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event);
+
+/* Later work of `stream` waits until *address >= value. The host writes there
+ * when it likes; the address must stay readable until then.
+ * CUDA: cuStreamWaitValue64 with CU_STREAM_WAIT_VALUE_GEQ. */
+OPENREG_API orError_t
+orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
+
+/* [dev-turn] Work that must run on the calling thread takes its turn. */
+/* Waits for all earlier work of `stream` and holds later work back until
+ * orStreamEndTurn, which the same thread must call. What this thread launches
+ * on the stream meanwhile runs at once, and so does a turn inside the turn.
+ * CUDA: no twin; a CPU's kernel library needs the caller's thread. */
+OPENREG_API orError_t orStreamBeginTurn(orStream_t stream, const char* name);
+OPENREG_API orError_t orStreamEndTurn(orStream_t stream);
+
+/* 1 when a launch on `stream` would run at once on the calling thread, if
+ * nobody else launched first; else 0. */
+OPENREG_API int orStreamRunsInline(orStream_t stream);
+/* [/dev-turn] */
+
+/* Events. */
+enum {
+  orEventDefault = 0,
+  orEventDisableTiming = 2, /* as cudaEventDisableTiming */
+};
+
+/* An event of the current device; it has no record yet. orErrorInvalidValue
+ * for unknown flags. CUDA: cudaEventCreateWithFlags. */
+OPENREG_API orError_t orEventCreate(orEvent_t* event, unsigned flags);
+
+/* May be called with a record pending; waits for it still end as they would.
+ * CUDA: cudaEventDestroy. */
+OPENREG_API orError_t orEventDestroy(orEvent_t event);
+
+/* The event stands for all work launched on `stream` so far, and no longer for
+ * what it was recorded for before; waits that came earlier keep that. The
+ * stream must be of the event's device. CUDA: cudaEventRecord. */
+OPENREG_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
+
+/* orSuccess when the latest record is done or there is none, else
+ * orErrorNotReady. CUDA: cudaEventQuery. */
+OPENREG_API orError_t orEventQuery(orEvent_t event);
+
+/* Waits for the latest record. CUDA: cudaEventSynchronize. */
+OPENREG_API orError_t orEventSynchronize(orEvent_t event);
+
+/* Milliseconds from one record to the other. orErrorNotReady when one is not
+ * done, orErrorInvalidResourceHandle when one has no record or no timing or
+ * when they are of different devices. CUDA: cudaEventElapsedTime. */
+OPENREG_API orError_t
+orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
+
+/* [dev-trace] What a device does, as it does it. */
+typedef enum orTracePhase {
+  orTraceLaunch = 0, /* on the thread that launches */
+  orTraceStart = 1,  /* on the thread that runs the work */
+  orTraceEnd = 2,
+} orTracePhase;
+
+typedef enum orTraceKind {
+  orTraceKernel = 0,
+  orTraceCopy = 1,
+  orTraceSet = 2,
+  orTraceHostFunc = 3,
+} orTraceKind;
+
+typedef struct orTraceRecord {
+  orTracePhase phase;
+  orTraceKind kind;
+  const char* name; /* the kernel's; "copy", "set" or "host function" */
+  int device;
+  uint64_t stream;  /* 0 for a default stream, else a number of its own */
+  size_t bytes;     /* of a copy or set, else 0 */
+  uint64_t work;    /* the same in the three records of one piece of work */
+  uint64_t time_ns; /* of CLOCK_MONOTONIC */
+} orTraceRecord;
+
+/* Calls fn(record, user) from now on; one subscriber at a time, fn NULL ends
+ * it. Calls come from several threads. fn must not call the device. Work that
+ * was dropped has no start and no end. CUDA: CUPTI's callbacks. */
+typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
+OPENREG_API orError_t orTraceSubscribe(orTraceFn fn, void* user);
+/* [/dev-trace] */
 
 /* Writes one line about a faulting address into `buffer`, NUL-terminated and
  * cut at `size` bytes: the device, the block and the likely mistake. Returns
