@@ -65,6 +65,22 @@ class PointerAttributes(ctypes.Structure):
     ]
 
 
+class TraceRecord(ctypes.Structure):
+    _fields_ = [
+        ("phase", c_int),
+        ("kind", c_int),
+        ("name", c_char_p),
+        ("device", c_int),
+        ("stream", c_uint64),
+        ("bytes", c_size_t),
+        ("work", c_uint64),
+        ("time_ns", c_uint64),
+    ]
+
+
+TraceFunction = ctypes.CFUNCTYPE(None, POINTER(TraceRecord), c_void_p)
+
+
 class DeviceError(Exception):
     """What a call answered, by name, and the sentence it left."""
 
@@ -241,6 +257,16 @@ def launch(kernel, stream=None, args=None, release=None, name=b"test"):
         stream,
         name,
         ctypes.cast(kernel, c_void_p) if kernel else None,
+        args,
+        ctypes.cast(release, c_void_p) if release else None,
+    )
+
+
+def launch_host(function, stream=None, args=None, release=None):
+    call(
+        "orLaunchHostFunc",
+        stream,
+        ctypes.cast(function, c_void_p) if function else None,
         args,
         ctypes.cast(release, c_void_p) if release else None,
     )
