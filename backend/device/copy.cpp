@@ -153,8 +153,8 @@ orError_t launch_task(
   }
   stage(&task);
   auto* const moved = new Task(std::move(task));
-  Work later = work_of(
-      moved, [](void* args) { delete static_cast<Task*>(args); });
+  Work later =
+      work_of(moved, [](void* args) { delete static_cast<Task*>(args); });
   later.id = work.id;
   return queue(stream, std::move(later));
 }
@@ -338,10 +338,15 @@ orError_t peer_copy(
     size_t count) {
   Machine* const machine = get_machine();
   Ends ends;
-  if (machine == nullptr ||
-      check_peer_copy(
-          machine, order.call, dst, dst_device, src, src_device, count, &ends) !=
-          orSuccess) {
+  if (machine == nullptr || check_peer_copy(
+                                machine,
+                                order.call,
+                                dst,
+                                dst_device,
+                                src,
+                                src_device,
+                                count,
+                                &ends) != orSuccess) {
     return orPeekAtLastError();
   }
   return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
@@ -358,10 +363,8 @@ orError_t set(Order order, void* ptr, int value, size_t count) {
   }
   return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
     return launch_task(
-        stream,
-        Fill{reach(machine, ptr), value, count},
-        order.wait,
-        [](Fill*) {});
+        stream, Fill{reach(machine, ptr), value, count}, order.wait, [](Fill*) {
+        });
   });
 }
 
@@ -406,7 +409,6 @@ orError_t orMemset(void* ptr, int value, size_t count) {
   return set({"orMemset", true, nullptr}, ptr, value, count);
 }
 
-orError_t orMemsetAsync(
-    void* ptr, int value, size_t count, orStream_t stream) {
+orError_t orMemsetAsync(void* ptr, int value, size_t count, orStream_t stream) {
   return set({"orMemsetAsync", false, stream}, ptr, value, count);
 }

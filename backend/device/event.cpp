@@ -163,7 +163,9 @@ orError_t orEventCreate(orEvent_t* event, unsigned flags) {
   }
   if ((flags & ~unsigned{orEventDisableTiming}) != 0) {
     return fail(
-        orErrorInvalidValue, "orEventCreate: flags are %u; expected 0 or 2", flags);
+        orErrorInvalidValue,
+        "orEventCreate: flags are %u; expected 0 or 2",
+        flags);
   }
   Machine* const machine = use_machine();
   if (machine == nullptr) {

@@ -59,8 +59,8 @@ struct Complaint {
 
 // [dev-claim] The launch mode decides who runs a piece of work.
 orError_t claim(orStream& stream, bool must, bool* here) {
-  must = must || launch_mode.load(std::memory_order_relaxed) ==
-                     Launch::kBlocking;
+  must =
+      must || launch_mode.load(std::memory_order_relaxed) == Launch::kBlocking;
   const bool may = must || prefers_caller(stream);
   *here = may ? take_turn(stream) : join_turn(stream);
   if (*here || !must) {

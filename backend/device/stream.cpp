@@ -75,9 +75,8 @@ orError_t begin_turn(orStream& stream) {
   stream.queue.emplace_back(&turn);
   stream.state.fetch_add(1);
   settle(stream);
-  stream.changed.wait(lock, [&] {
-    return turn.dropped || may_begin(stream, &turn);
-  });
+  stream.changed.wait(
+      lock, [&] { return turn.dropped || may_begin(stream, &turn); });
   if (turn.dropped) {
     return fail(orErrorDeviceFailed, "the process is ending");
   }
@@ -137,9 +136,8 @@ StreamRef enter_stream(Machine* machine, const char* call, orStream_t handle) {
     return nullptr;
   }
   StreamRef stream = find_stream(machine, handle);
-  if (stream != nullptr &&
-      (check_outside(call) != orSuccess ||
-       check_device(*stream->device) != orSuccess)) {
+  if (stream != nullptr && (check_outside(call) != orSuccess ||
+                            check_device(*stream->device) != orSuccess)) {
     return nullptr;
   }
   return stream;

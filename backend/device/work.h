@@ -113,15 +113,15 @@ struct orStream {
   openreg::Device* device = nullptr;
   orStream_t handle = nullptr;
   int priority = 0;
-  uint64_t number = 0;                // 0 for a default stream
-  std::atomic<uint64_t> state{0};     // pieces not yet done, and kBusy
+  uint64_t number = 0;             // 0 for a default stream
+  std::atomic<uint64_t> state{0};  // pieces not yet done, and kBusy
   std::atomic<uint64_t> holder{openreg::kNobody};  // the thread with the turn
-  int depth = 0;                      // of turns in turns, the holder's own
-  std::mutex mutex;                   // guards all below
+  int depth = 0;     // of turns in turns, the holder's own
+  std::mutex mutex;  // guards all below
   std::condition_variable changed;
   std::deque<openreg::Piece> queue;
   bool has_worker = false;
-  bool is_serving = false;            // the worker runs something
+  bool is_serving = false;  // the worker runs something
   std::atomic<bool> destroyed{false};
 };
 // [/dev-stream]

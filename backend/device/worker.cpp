@@ -34,7 +34,8 @@ struct CpuMask {
 CpuMask process_cpus() {
   CpuMask mask;
   std::memset(&mask, 0xff, sizeof(mask));
-  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+  for (const char* name :
+       {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     if (std::getenv(name) != nullptr) {
       return mask;  // the kernel leaves out what the process may not use
     }
