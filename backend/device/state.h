@@ -146,7 +146,7 @@ inline orError_t check_device(const Device& device) {
   return sentence == nullptr ? orSuccess : report_failure(device, sentence);
 }
 
-// [dev-enter-stream] What a call that launches or waits asks of its stream.
+// What a call that launches or waits asks of its stream.
 // It must not come from inside the device's own work, and the device must not
 // have failed. Empty after fail().
 StreamRef enter_any_stream(
@@ -161,7 +161,6 @@ inline StreamRef enter_stream(
   }
   return enter_any_stream(machine, call, handle);
 }
-// [/dev-enter-stream]
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);
