@@ -12,6 +12,7 @@
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/pool.h"
 #include "csrc/runtime/stream.h"
+#include "csrc/runtime/wait.h"
 
 // The pools as PyTorch sees them: one c10::DeviceAllocator for all devices.
 
@@ -48,13 +49,17 @@ PoolOptions current_options() {
 }
 // [/allocator-options]
 
+void aside(const std::function<void()>& wait) {
+  without_interpreter_lock(wait);
+}
+
 const std::vector<Pool*>& pools() {
   static const auto* const pools = [] {
     auto* all = new std::vector<Pool*>;
     for (int device = 0; device < device_count(); ++device) {
       const size_t capacity = address_space.device_capacity;
       const auto begin = address_space.device_base + device * capacity;
-      all->push_back(new Pool(device, begin, capacity));
+      all->push_back(new Pool(device, begin, capacity, &aside));
       all->back()->set_options(current_options());
     }
     return all;
@@ -210,13 +215,9 @@ struct PoolAllocator final : c10::DeviceAllocator {
 
   // [allocator-record-stream] Another stream reads what this one owns.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    TORCH_CHECK(
-        stream.device_type() == c10::kPrivateUse1,
-        "Memory of an openreg device cannot be used by the stream ",
-        stream,
-        ".");
     const orStream_t handle = handle_of(stream);
-    if (data.get_deleter() != &pool_free || pools_are_the_parents) {
+    const bool ours = data.get() && data.get_deleter() == &pool_free;
+    if (!ours || pools_are_the_parents) {
       return;  // Nothing, or memory that somebody else frees.
     }
     pool_of(device_of(data.get_context()))

@@ -38,6 +38,19 @@ class OnDevice {
   int previous_ = 0;
 };
 
+// An error that is dealt with here is not one that others should see.
+orError_t answered(orError_t error) {
+  if (error != orSuccess) {
+    orGetLastError();
+  }
+  return error;
+}
+
+// A thread that has its turn on a stream cannot wait for what is queued behind.
+bool has_work_behind_turn(orStream_t stream) {
+  return orStreamRunsInline(stream) && orStreamQuery(stream) == orErrorNotReady;
+}
+
 }  // namespace
 
 // [pool-block] A part of a segment, and its neighbours.
@@ -88,10 +101,11 @@ struct Pool::Arena {
 };
 // [/pool-arena]
 
-Pool::Pool(int device, uintptr_t device_begin, size_t capacity)
+Pool::Pool(int device, uintptr_t device_begin, size_t capacity, Aside aside)
     : device_(device),
       begin_(device_begin),
       capacity_(capacity),
+      aside_(aside),
       limit_(capacity) {
   // Pages of the table are there once they are written, as the device's are.
   void* const table = mmap(
@@ -405,7 +419,7 @@ orError_t Pool::add_segment(Arena& arena, size_t bytes, Block** block) {
       error = orMalloc(&base, size);
     }
     if (error == orErrorMemoryAllocation) {
-      orGetLastError();  // Answered here, so nobody else should see it.
+      answered(error);
       continue;
     }
     if (error != orSuccess) {
@@ -460,6 +474,7 @@ void Pool::collect_waiting() {
       if (answer == orErrorNotReady) {
         break;  // nor are those behind it
       }
+      answered(answer);  // a device that has failed uses nothing any more
       queue.pop_front();
       if (event != nullptr) {
         spare_events_[stream].push_back(event);
@@ -484,13 +499,13 @@ orEvent_t Pool::record_event(orStream_t stream) {
     spare.pop_back();
   } else {
     int device = device_;
-    orStreamGetDevice(stream, &device);
+    answered(orStreamGetDevice(stream, &device));
     const OnDevice there(device);
-    if (orEventCreate(&event, orEventDisableTiming) != orSuccess) {
+    if (answered(orEventCreate(&event, orEventDisableTiming)) != orSuccess) {
       return nullptr;
     }
   }
-  if (orEventRecord(event, stream) != orSuccess) {
+  if (answered(orEventRecord(event, stream)) != orSuccess) {
     spare.push_back(event);
     return nullptr;
   }
@@ -517,8 +532,16 @@ void Pool::collect_garbage(Lock& lock) {
 // what it waits for may need another thread, which may need the pool.
 void Pool::release(Lock& lock, size_t enough) {
   lock.unlock();
-  const std::lock_guard alone(release_mutex_);
+  aside_([&] {
+    const std::lock_guard alone(release_mutex_);
+    lock.lock();
+    release_alone(lock, enough);
+    lock.unlock();
+  });
   lock.lock();
+}
+
+void Pool::release_alone(Lock& lock, size_t enough) {
   if (!waiting_.empty()) {
     ++stats_.sync_all_streams;
     wait_for_device(lock);
@@ -529,14 +552,19 @@ void Pool::release(Lock& lock, size_t enough) {
     return;
   }
   const bool done = wait_for_device(lock);
-  lock.unlock();
-  for (size_t i = 0; done && i < unused.size(); ++i) {
-    orFree(unused[i]->address);
-  }
-  lock.lock();
+  std::vector<char*> segments;
   for (Block* const block : unused) {
-    done ? forget_segment(block) : insert_free(block);
+    if (!done || has_work_behind_turn(block->arena->stream)) {
+      insert_free(block);
+    } else {
+      // Forgotten first: once it is free, another thread may get the address.
+      segments.push_back(block->address);
+      forget_segment(block);
+    }
   }
+  lock.unlock();
+  std::for_each(segments.begin(), segments.end(), &orFree);
+  lock.lock();
 }
 
 bool Pool::wait_for_device(Lock& lock) {
@@ -547,8 +575,7 @@ bool Pool::wait_for_device(Lock& lock) {
     error = orDeviceSynchronize();
   }
   lock.lock();
-  // On a device that has failed, nothing runs any more.
-  return error == orSuccess || error == orErrorDeviceFailed;
+  return answered(error) == orSuccess;
 }
 // [/pool-release]
 

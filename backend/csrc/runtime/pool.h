@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -144,8 +145,12 @@ struct PoolSegment {
 // A pool is never destroyed: tensors may be freed after everything else.
 class Pool {
  public:
+  // Calls what it is given, and may let go of what must not be held while a
+  // thread waits: an interpreter's lock.
+  using Aside = void (*)(const std::function<void()>& wait);
+
   // `capacity` is what the device has, in bytes. Throws std::bad_alloc.
-  Pool(int device, uintptr_t device_begin, size_t capacity);
+  Pool(int device, uintptr_t device_begin, size_t capacity, Aside aside);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool() = delete;
@@ -216,8 +221,9 @@ class Pool {
   orEvent_t record_event(orStream_t stream);
   void collect_waiting();
   void collect_garbage(Lock& lock);
-  bool wait_for_device(Lock& lock);
   void release(Lock& lock, size_t enough);
+  void release_alone(Lock& lock, size_t enough);
+  bool wait_for_device(Lock& lock);
   std::vector<Block*> detach_unused(size_t enough);
   void forget_segment(Block* block);
 
@@ -230,6 +236,7 @@ class Pool {
   const int device_;
   const uintptr_t begin_;
   const size_t capacity_;
+  const Aside aside_;
   std::mutex release_mutex_;  // one thread releases; taken before lock_
   PoolLock lock_;             // for everything below
   Block** table_;             // for each unit of the device, who begins there
