@@ -138,7 +138,3 @@ class TestStreams:
                 use()
         with pytest.raises(RuntimeError, match=expected):
             torch.accelerator.set_stream(stream)
-
-    def test_a_new_stream_is_refused_by_pytorch(self):
-        with pytest.raises(RuntimeError, match="doesn't support create a new"):
-            torch.Stream(device="openreg")
