@@ -16,6 +16,7 @@
 #include "csrc/aten/registry.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/generator.h"
+#include "torch_openreg/csrc/bindings.h"
 
 // The runtime's functions as Python sees them. torch::wrap_pybind_function
 // turns a c10::Error into the Python exception that PyTorch would raise.
@@ -165,6 +166,7 @@ void bind(py::module_& m) {
   bind_device(m);
   bind_properties(m);
   bind_fallback(m);
+  bind_sharing(m);
 }
 
 }  // namespace
