@@ -81,6 +81,9 @@ DEVICE_TESTS = {
     "orDeviceGetDefaultStream": "test_device.py::test_default_streams_differ",
     "orExplainFault": "test_device_fault.py::"
     "test_fault_in_a_block_is_explained",
+    "orIpcGetMemHandle": "test_sharing_device.py::test_null_is_refused",
+    "orIpcOpenMemHandle": "test_sharing_device.py::test_null_is_refused",
+    "orIpcCloseMemHandle": "test_sharing_device.py::test_null_is_refused",
     "orErrorInvalidValue": "test_device_memory.py::test_null_is_refused",
     "orErrorMemoryAllocation": "test_device_memory.py::"
     "test_capacity_is_real_and_comes_back",
