@@ -53,6 +53,10 @@ class PointerAttributes(ctypes.Structure):
     ]
 
 
+class MemHandle(ctypes.Structure):
+    _fields_ = [("fd", c_int), ("offset", c_size_t), ("size", c_size_t)]
+
+
 class DeviceError(Exception):
     """What a call answered, by name, and the sentence it left."""
 
@@ -96,6 +100,9 @@ def load():
         "orLaunchKernel": [c_void_p, c_char_p, c_void_p, c_void_p, c_void_p],
         "orDeviceGetDefaultStream": [POINTER(c_void_p), c_int],
         "orExplainFault": [c_void_p, c_char_p, c_size_t],
+        "orIpcGetMemHandle": [POINTER(MemHandle), c_void_p],
+        "orIpcOpenMemHandle": [POINTER(c_void_p), POINTER(MemHandle)],
+        "orIpcCloseMemHandle": [c_void_p],
     }
     for name, types in pointers.items():
         getattr(library, name).argtypes = types
@@ -207,6 +214,18 @@ def launch(kernel, stream=None, args=None, release=None, name=b"test"):
         args,
         ctypes.cast(release, c_void_p) if release else None,
     )
+
+
+def ipc_get(pointer):
+    return result(MemHandle, "orIpcGetMemHandle", pointer)
+
+
+def ipc_open(handle):
+    return result(c_void_p, "orIpcOpenMemHandle", byref(handle))
+
+
+def ipc_close(pointer):
+    call("orIpcCloseMemHandle", pointer)
 
 
 def explain_fault(address, size=512):

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from ctypes import POINTER, Structure, byref, c_int, c_size_t, c_void_p
+from ctypes import byref, c_int, c_void_p
 
 import pytest
 
@@ -10,30 +10,6 @@ import _device as d
 from _device import refused
 
 MIB = 1 << 20
-
-
-class MemHandle(Structure):
-    _fields_ = [("fd", c_int), ("offset", c_size_t), ("size", c_size_t)]
-
-
-for name, types in {
-    "orIpcGetMemHandle": [POINTER(MemHandle), c_void_p],
-    "orIpcOpenMemHandle": [POINTER(c_void_p), POINTER(MemHandle)],
-    "orIpcCloseMemHandle": [c_void_p],
-}.items():
-    getattr(d.library, name).argtypes = types
-
-
-def get_handle(pointer):
-    return d.result(MemHandle, "orIpcGetMemHandle", pointer)
-
-
-def open_handle(handle):
-    return d.result(c_void_p, "orIpcOpenMemHandle", byref(handle))
-
-
-def close_handle(pointer):
-    d.call("orIpcCloseMemHandle", pointer)
 
 
 @pytest.fixture(autouse=True)
@@ -50,15 +26,15 @@ def block():
 
 @contextlib.contextmanager
 def opened(handle):
-    pointer = open_handle(handle)
+    pointer = d.ipc_open(handle)
     try:
         yield pointer
     finally:
-        close_handle(pointer)
+        d.ipc_close(pointer)
 
 
 def test_opened_block_is_the_same_memory(block):
-    handle = get_handle(block)
+    handle = d.ipc_get(block)
     assert (handle.size, handle.offset % d.PAGE) == (3 * d.PAGE + 5, 0)
     with opened(handle) as other:
         assert other != block
@@ -69,7 +45,7 @@ def test_opened_block_is_the_same_memory(block):
 
 
 def test_kernels_find_an_opened_block_at_the_constant_distance(block):
-    with opened(get_handle(block)) as other:
+    with opened(d.ipc_get(block)) as other:
 
         def fill(address):
             c_int.from_address(
@@ -83,7 +59,7 @@ def test_kernels_find_an_opened_block_at_the_constant_distance(block):
 
 def test_opened_block_is_a_block_of_the_current_device(block):
     d.set_device(1)
-    with opened(get_handle(block)) as other:
+    with opened(d.ipc_get(block)) as other:
         size = 3 * d.PAGE + 5
         assert d.attributes(other + 7) == (d.DEVICE, 1, other, size)
         assert f"block of {size} bytes" in d.explain_fault(other + 7)
@@ -95,25 +71,25 @@ def test_opened_block_is_a_block_of_the_current_device(block):
 
 def test_opened_block_takes_addresses_until_it_is_closed(block):
     before, _ = d.memory_info()
-    with opened(get_handle(block)):
+    with opened(d.ipc_get(block)):
         assert before - d.memory_info()[0] == 4 * d.PAGE
     assert d.memory_info()[0] == before
 
 
 def test_opening_again_gives_the_same_addresses_until_the_last_close(block):
-    first = open_handle(get_handle(block))
-    assert open_handle(get_handle(block)) == first
-    close_handle(first)
+    first = d.ipc_open(d.ipc_get(block))
+    assert d.ipc_open(d.ipc_get(block)) == first
+    d.ipc_close(first)
     d.write(block, b"still")
     assert d.read(first, 5) == b"still"
-    close_handle(first)
+    d.ipc_close(first)
     with refused("orErrorInvalidDevicePointer", "or closed"):
-        close_handle(first)
+        d.ipc_close(first)
 
 
 def test_closed_addresses_have_the_devices_own_pages_again(block):
     d.write(block, b"\1" * d.PAGE)
-    with opened(get_handle(block)) as other:
+    with opened(d.ipc_get(block)) as other:
         pass
     again = d.malloc(3 * d.PAGE + 5)
     assert again == other
@@ -126,18 +102,18 @@ def test_closed_addresses_have_the_devices_own_pages_again(block):
 def test_opened_block_outlives_the_descriptor(block):
     pointer = d.malloc(d.PAGE)
     d.write(pointer, b"kept")
-    handle = get_handle(pointer)
-    copy = MemHandle(os.dup(handle.fd), handle.offset, handle.size)
-    other = open_handle(copy)
+    handle = d.ipc_get(pointer)
+    copy = d.MemHandle(os.dup(handle.fd), handle.offset, handle.size)
+    other = d.ipc_open(copy)
     os.close(copy.fd)
     d.write(pointer, b"more")
     assert d.read(other, 4) == b"more"
-    close_handle(other)
+    d.ipc_close(other)
     d.free(pointer)
 
 
 def test_opened_block_is_not_freed(block):
-    with opened(get_handle(block)) as other:
+    with opened(d.ipc_get(block)) as other:
         with refused(
             "orErrorInvalidDevicePointer", "orIpcCloseMemHandle takes it"
         ):
@@ -148,10 +124,10 @@ def test_opened_block_is_not_freed(block):
 
 def test_opened_block_is_not_passed_on(block):
     with (
-        opened(get_handle(block)) as other,
+        opened(d.ipc_get(block)) as other,
         refused("orErrorInvalidValue", "came from another process"),
     ):
-        get_handle(other)
+        d.ipc_get(other)
 
 
 @pytest.mark.parametrize("place", [None, 8, "interior", "host"])
@@ -163,7 +139,7 @@ def test_only_the_start_of_a_live_block_has_a_handle(block, place):
     with refused(
         "orErrorInvalidDevicePointer", "not the start of a live block"
     ):
-        get_handle(pointer)
+        d.ipc_get(pointer)
     if place == "host":
         d.free_host(pointer)
 
@@ -174,7 +150,7 @@ def test_descriptor_must_be_a_devices_memory(block):
         with refused(
             "orErrorInvalidResourceHandle", f"descriptor {descriptor}"
         ):
-            open_handle(MemHandle(descriptor, 0, 8))
+            d.ipc_open(d.MemHandle(descriptor, 0, 8))
     os.close(reading)
     os.close(writing)
 
@@ -186,12 +162,12 @@ def test_descriptor_must_be_a_devices_memory(block):
 def test_range_must_be_in_the_memory(block, offset, size):
     free = d.memory_info()
     with refused("orErrorInvalidValue", "are no block of a memory of"):
-        open_handle(MemHandle(get_handle(block).fd, offset, size))
+        d.ipc_open(d.MemHandle(d.ipc_get(block).fd, offset, size))
     assert d.memory_info() == free
 
 
 def test_null_is_refused(block):
-    handle = get_handle(block)
+    handle = d.ipc_get(block)
     for name, arguments in (
         ("orIpcGetMemHandle", (None, block)),
         ("orIpcOpenMemHandle", (None, byref(handle))),
@@ -200,7 +176,7 @@ def test_null_is_refused(block):
         with refused("orErrorInvalidValue", "is NULL"):
             d.call(name, *arguments)
     with refused("orErrorInvalidDevicePointer"):
-        close_handle(None)
+        d.ipc_close(None)
 
 
 def test_full_device_has_no_addresses_for_another_block():
@@ -209,10 +185,10 @@ def test_full_device_has_no_addresses_for_another_block():
         from test_sharing_device import *
         pointer = d.malloc(5 * MIB)
         with refused("orErrorMemoryAllocation", "has no gap of"):
-            open_handle(get_handle(pointer))
+            d.ipc_open(d.ipc_get(pointer))
         d.free(pointer)
         pointer = d.malloc(4 * MIB)
-        with opened(get_handle(pointer)):
+        with opened(d.ipc_get(pointer)):
             assert d.memory_info() == (0, 8 * MIB)
         print(d.memory_info())
         """,
@@ -229,14 +205,14 @@ def test_two_processes_write_and_the_memory_outlives_its_owner():
         if os.fork() == 0:  # before the first use, so a device of its own
             pointer = d.malloc(2 * d.PAGE)
             d.write(pointer + 10, b"from the owner")
-            handle = get_handle(pointer)
+            handle = d.ipc_get(pointer)
             place = f"{handle.offset} {handle.size}".encode()
             socket.send_fds(theirs, [place], [handle.fd])
             assert theirs.recv(8) == b"written"
             print(d.read(pointer + 100, 5), flush=True)
             os._exit(0)
         place, (fd,), _, _ = socket.recv_fds(ours, 64, 1)
-        with opened(MemHandle(fd, *map(int, place.split()))) as other:
+        with opened(d.MemHandle(fd, *map(int, place.split()))) as other:
             os.close(fd)
             d.write(other + 100, b"reply")
             ours.send(b"written")
@@ -250,11 +226,11 @@ def test_forked_child_has_no_opened_blocks(block):
     out = d.check_run("""
         from test_sharing_device import *
         pointer = d.malloc(d.PAGE)
-        other = open_handle(get_handle(pointer))
+        other = d.ipc_open(d.ipc_get(pointer))
         kernel = other + d.address_space().kernel_offset
         pid = os.fork()
         if pid == 0:
-            close_handle(other)  # does nothing
+            d.ipc_close(other)  # does nothing
             maps = open("/proc/self/maps").read()
             inside = any(
                 int(line.split("-")[0], 16) <= kernel
