@@ -174,6 +174,21 @@ def test_a_sparse_tensor_arrives(consumer: Consumer) -> None:
     assert answer == [[[0, 2]], [0, 1]]
 
 
+def test_conjugate_and_negative_bits_arrive(consumer: Consumer) -> None:
+    x = torch.tensor([1 + 2j, 3j], device="openreg")
+    views = x.conj(), x.conj().imag, torch.nn.Parameter(x.conj())
+    bits, values = consumer(
+        "answer = [(v.is_conj(), v.is_neg()) for v in views], "
+        "[v.tolist() for v in views]",
+        views=views,
+    )
+    assert bits == [(v.is_conj(), v.is_neg()) for v in views]
+    assert bits[:2] == [(True, False), (False, True)]
+    assert values == [v.tolist() for v in views]
+    consumer("views[0].zero_(); torch.accelerator.synchronize()")
+    assert x.tolist() == [0, 0]
+
+
 class Tagged(torch.Tensor):
     """A subclass, which PyTorch sends by its own __reduce_ex__."""
 

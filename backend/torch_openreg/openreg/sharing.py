@@ -1,12 +1,13 @@
 """Storages for several processes: what torch.multiprocessing sends is shared.
 
 Importing this module tells `multiprocessing` how a storage of a device is sent
-over its queues, pipes and to new processes. Tensors need nothing of their own:
-PyTorch sends them as a storage and a shape.
+over its queues, pipes and to new processes. PyTorch sends a tensor as a storage
+and a shape, so tensors need next to nothing of their own.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import select
 import socket
@@ -67,6 +68,14 @@ def ipc_collect() -> None:
         for lease in ended:
             _leases.remove(lease)
             lease.ours.close()
+
+
+def _close() -> None:
+    """Is called at exit. What is still open elsewhere lives on there."""
+    for lease in _leases:
+        lease.ours.close()
+        lease.theirs.close()
+    _leases.clear()
 
 
 # [/py-sharing-lease]
@@ -135,5 +144,20 @@ def _rebuild_storage(
 
 # [/py-sharing-receive]
 
-# In place of PyTorch's own, which comes to an end at a storage of a device.
+
+# [py-sharing-register] Whatever multiprocessing sends passes here.
+def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """PyTorch's own, which forgets the conjugate and the negative bit."""
+    reduced = reductions.reduce_tensor(tensor)
+    if tensor.device.type == "openreg" and (
+        tensor.is_conj() or tensor.is_neg()
+    ):
+        return tensor.__reduce_ex__(2)
+    return reduced
+
+
+for _kind in (torch.Tensor, torch.nn.Parameter):
+    reduction.register(_kind, _reduce_tensor)
 reduction.register(torch.UntypedStorage, _reduce_storage)
+atexit.register(_close)
+# [/py-sharing-register]
