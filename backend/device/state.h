@@ -3,22 +3,23 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "device/openreg.h"
+#include "device/work.h"
 
 // What the files of libopenreg.so share. Nothing here leaves the library.
 // All state is allocated once and leaks on purpose: a thread may still run
 // when the process's destructors do.
-
-struct orStream {
-  int device;
-};
 
 namespace openreg {
 
@@ -28,6 +29,7 @@ inline constexpr int kMaxDevices = 16;
 struct Config {
   int device_count = 2;               // OPENREG_DEVICE_COUNT
   size_t capacity = size_t{4} << 30;  // OPENREG_DEVICE_MEMORY, whole pages
+  Launch launch = Launch::kAuto;      // OPENREG_LAUNCH
   bool explain_faults = true;         // OPENREG_SEGV_HANDLER
   size_t page = 0;                    // of the system
   std::string problem;                // empty unless a value is malformed
@@ -60,7 +62,8 @@ struct Device {
   int index = 0;
   uintptr_t base = 0;
   int memory = -1;  // the memfd behind the kernel range
-  orStream default_stream{};
+  orStream default_stream;
+  Failure failure;
   mutable std::shared_mutex mutex;  // guards all below but the list's links
   std::map<uintptr_t, Record*> live;
   std::map<uintptr_t, Import> imports;  // the live blocks of other devices
@@ -93,12 +96,10 @@ struct Machine {
   Device devices[kMaxDevices];
   std::shared_mutex pinned_mutex;
   std::map<uintptr_t, PinnedBlock> pinned;
+  Handles<orStream> streams{0x57EA000000000000};
+  Handles<orEvent> events{0xE7E2000000000000};
   std::atomic<bool> open{false};
 };
-
-// Records this thread's last error and its sentence, and returns the error.
-__attribute__((format(printf, 2, 3))) orError_t
-fail(orError_t error, const char* format, ...);
 
 extern std::atomic<Machine*> ready_machine;
 extern constinit thread_local int current_index;
@@ -137,6 +138,20 @@ uintptr_t add_block(const Machine* machine, Device* device, size_t size);
 void remove_block(const Machine* machine, Device* device, uintptr_t base);
 
 size_t round_to_page(const Machine* machine, size_t bytes);
+
+// CLOCK_MONOTONIC in nanoseconds.
+uint64_t now();
+
+// Makes a device fail, unless it has already.
+void set_failure(Device* device, const char* sentence);
+
+// orErrorDeviceFailed where queued work has failed.
+orError_t report_failure(const Device& device, const char* sentence);
+
+inline orError_t check_device(const Device& device) {
+  const char* const sentence = device.failure.sentence.load();
+  return sentence == nullptr ? orSuccess : report_failure(device, sentence);
+}
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

@@ -19,6 +19,19 @@ struct Opened {
   int lease;
 };
 
+// [storage-close] Work that is still to run may read the segment.
+void close_storage(void* context) noexcept {
+  const std::unique_ptr<Opened> opened(static_cast<Opened*>(context));
+  try {
+    synchronize_device(opened->device);
+  } catch (const c10::Error&) {
+    // The device has failed, or this is a forked child: nothing will run.
+  }
+  orIpcCloseMemHandle(opened->segment);
+  close(opened->lease);
+}
+// [/storage-close]
+
 }  // namespace
 
 // [storage-share] A storage is a part of a segment, and the segment is shared.
@@ -44,10 +57,7 @@ SharedStorage share_storage(const c10::Storage& storage) {
 
 // [storage-open] In the other process it is a storage like any other.
 c10::Storage open_storage(
-    c10::DeviceIndex device,
-    const SharedStorage& shared,
-    int lease,
-    c10::DeleterFnPtr release) {
+    c10::DeviceIndex device, const SharedStorage& shared, int lease) {
   TORCH_CHECK(
       shared.start <= shared.segment.size &&
           shared.bytes <= shared.segment.size - shared.start,
@@ -66,25 +76,12 @@ c10::Storage open_storage(
   c10::Storage storage(
       c10::Storage::use_byte_size_t(),
       shared.bytes,
-      c10::DataPtr(data, opened.release(), release, place),
+      c10::DataPtr(data, opened.release(), &close_storage, place),
       device_allocator(),
       /*resizable=*/false);
   storage.unsafeGetStorageImpl()->set_received_cuda(true);
   return storage;
 }
 // [/storage-open]
-
-// [storage-close] Work that is still to run may read the segment.
-void close_storage(void* context) noexcept {
-  const std::unique_ptr<Opened> opened(static_cast<Opened*>(context));
-  try {
-    synchronize_device(opened->device);
-  } catch (const c10::Error&) {
-    // The device has failed, or this is a forked child: nothing will run.
-  }
-  orIpcCloseMemHandle(opened->segment);
-  close(opened->lease);
-}
-// [/storage-close]
 
 }  // namespace openreg

@@ -23,16 +23,9 @@ struct SharedStorage {
 OPENREG_EXPORT SharedStorage share_storage(const c10::Storage& storage);
 
 // The same bytes as a storage of `device` in this process. `lease` is a
-// descriptor that becomes the storage's and is closed at its end, which calls
-// release(context): close_storage, or what comes down to it. When this raises,
-// `lease` is still the caller's.
+// descriptor that becomes the storage's and is closed at its end. When this
+// raises, `lease` is still the caller's.
 OPENREG_EXPORT c10::Storage open_storage(
-    c10::DeviceIndex device,
-    const SharedStorage& shared,
-    int lease,
-    c10::DeleterFnPtr release);
-
-// Waits for the device's work, then lets go of segment and lease.
-OPENREG_EXPORT void close_storage(void* context) noexcept;
+    c10::DeviceIndex device, const SharedStorage& shared, int lease);
 
 }  // namespace openreg

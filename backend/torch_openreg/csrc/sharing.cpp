@@ -2,7 +2,7 @@
 
 #include <pybind11/stl.h>
 
-#include <optional>
+#include <tuple>
 
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
@@ -24,15 +24,6 @@ std::tuple<Segment, size_t, size_t> share(const at::Storage& storage) {
   return {{segment.fd, segment.offset, segment.size}, start, bytes};
 }
 
-// Storages die with the GIL held, but the wait for the device must not hold it.
-void release(void* context) {
-  std::optional<py::gil_scoped_release> released;
-  if (Py_IsInitialized() && PyGILState_Check()) {
-    released.emplace();
-  }
-  close_storage(context);
-}
-
 at::Storage open(
     c10::DeviceIndex device,
     const Segment& segment,
@@ -40,8 +31,7 @@ at::Storage open(
     size_t bytes,
     int lease) {
   const auto [fd, offset, size] = segment;
-  return open_storage(
-      device, {{fd, offset, size}, start, bytes}, lease, &release);
+  return open_storage(device, {{fd, offset, size}, start, bytes}, lease);
 }
 // [/sharing-bindings]
 
