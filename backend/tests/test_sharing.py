@@ -9,6 +9,7 @@ import os
 import pickle
 import select
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
@@ -346,11 +347,36 @@ def test_the_memory_outlives_its_producer() -> None:
     assert x.tolist() == [1, 2, 3, 4, 5]
 
 
-def test_a_consumer_frees_after_its_work(consumer: Consumer) -> None:
-    # In every launch mode; the wait is for work that is still queued.
-    x = numbers(200, 200)
-    consumer("y = x @ x; del x", x=x)
-    assert consumer("answer = y.sum().item()") == (x @ x).sum().item()
+def test_pending_work_is_done_before_a_tensor_is_sent(
+    consumer: Consumer,
+) -> None:
+    x = torch.zeros(2, device="openreg")
+    gate = torch.openreg.testing.Gate()
+    threading.Timer(0.2, gate.open).start()
+    with torch.openreg.stream(torch.openreg.Stream()):
+        gate.hold()
+        x.add_(1)
+    # Sent by a thread whose current stream is another.
+    assert consumer("answer = x.tolist()", x=x) == [1, 1]
+
+
+FREE_EARLY = """
+import threading
+gate, stream = torch.openreg.testing.Gate(), torch.openreg.Stream()
+threading.Timer(0.2, gate.open).start()
+with torch.openreg.stream(stream):
+    gate.hold()
+    y = x + 1
+x.record_stream(stream)
+del x
+stream.synchronize()
+answer = y.tolist()
+"""
+
+
+def test_a_consumer_lets_go_when_its_work_is_done(consumer: Consumer) -> None:
+    assert consumer(FREE_EARLY, x=numbers(3)) == [1, 2, 3]
+    assert held() == 0
 
 
 # What is refused.
