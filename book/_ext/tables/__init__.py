@@ -39,6 +39,12 @@ from tables.frontend import (
     generated_methods,
     lookups,
 )
+from tables.generator import (
+    GENERATOR_METHODS,
+    GeneratorMethod,
+    generator_interface,
+    generator_methods,
+)
 from tables.hooks import (
     HOOKS_HIGH,
     HOOKS_LOW,

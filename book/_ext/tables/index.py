@@ -40,12 +40,20 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
-        "Hooks and random numbers",
+        "Hooks",
         "hooks",
+        {"resizing a storage": "x.untyped_storage().resize_(64)"},
+    ),
+    Subsystem(
+        "Runtime",
+        "Random numbers",
+        "generator",
         {
             "generators": "torch.Generator(device='openreg').manual_seed(1)",
             "state": "torch.openreg.set_rng_state("
             "torch.openreg.get_rng_state())",
+            "graph-safe state": "torch.Generator('openreg')"
+            ".graphsafe_get_state()",
         },
     ),
     Subsystem(
