@@ -110,11 +110,11 @@ def generator_methods() -> str:
     """Every method of PyTorch's generator interface, and who asks it."""
     required = generator_interface()
     return table(
-        ("Method", "Must you write it?", "Asked by", "Here", "Test"),
+        ("Method", "Asked by", "Here", "Test"),
         (
             (
-                f"[`{m.name}`](#{m.region})",
-                "yes" if required[m.name] else "no",
+                f"[`{m.name}`](#{m.region})"
+                + ("" if required[m.name] else " *(optional)*"),
                 m.asked_by,
                 m.ours,
                 f"`{m.test}`{{.said}}",
