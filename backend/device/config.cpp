@@ -83,6 +83,9 @@ Config read_config() {
     if (!is_one_of(text, {"auto", "async", "blocking"})) {
       refuse("OPENREG_LAUNCH", "auto, async or blocking");
     }
+    config.launch = text[1] == 'u'   ? Launch::kAuto
+                    : text[1] == 's' ? Launch::kAsync
+                                     : Launch::kBlocking;
   }
   if (const char* text = getenv("OPENREG_SEGV_HANDLER")) {
     if (!is_one_of(text, {"0", "1"})) {

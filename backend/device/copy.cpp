@@ -1,4 +1,6 @@
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "device/state.h"
 
@@ -12,8 +14,12 @@ namespace {
 // [dev-check-range] A range must end where its block ends, or before.
 // Ordinary host memory is in no block: its bounds are the host's business.
 orError_t check_range(
-    Machine* machine, const char* role, const void* address, size_t count) {
-  const Block block = find_block(machine, address);
+    Machine* machine,
+    const char* role,
+    const void* address,
+    size_t count,
+    Block* found) {
+  const Block block = *found = find_block(machine, address);
   if (block.base == 0) {
     if (!in_device_range(machine, address)) {
       return orSuccess;
@@ -78,55 +84,149 @@ void* reach(const Machine* machine, const void* address) {
 }
 
 // The ranges may overlap.
-orError_t copy(Machine* machine, void* dst, const void* src, size_t count) {
-  if (check_range(machine, "dst", dst, count) != orSuccess ||
-      check_range(machine, "src", src, count) != orSuccess) {
-    return orPeekAtLastError();
+struct Copy {
+  void* dst;
+  const void* src;
+  size_t count;
+  std::unique_ptr<char[]> staged;  // what src was, where src is NULL
+
+  static constexpr orTraceKind kKind = orTraceCopy;
+  static constexpr const char* kName = "copy";
+
+  void operator()() const {
+    if (count == 0) {
+      return;  // whatever the pointers
+    }
+    std::memmove(dst, staged ? staged.get() : src, count);
   }
-  std::memmove(reach(machine, dst), reach(machine, src), count);
-  return orSuccess;
-}
+};
 // [/dev-copy]
 
-}  // namespace
+struct Fill {
+  void* dst;
+  int value;
+  size_t count;
 
-}  // namespace openreg
+  static constexpr orTraceKind kKind = orTraceSet;
+  static constexpr const char* kName = "set";
 
-using namespace openreg;
+  void operator()() const {
+    if (count == 0) {
+      return;
+    }
+    std::memset(dst, value, count);
+  }
+};
+
+template <typename Task>
+Work work_of(Task* task, orReleaseFn release) {
+  const auto run = [](void* args) {
+    (*static_cast<Task*>(args))();
+    return orSuccess;
+  };
+  return {
+      Task::kKind,
+      Task::kName,
+      run,
+      nullptr,
+      task->count,
+      Arguments(task, release)};
+}
+
+// [dev-launch-task] A copy that runs here needs nothing from the heap.
+// Else it moves there, and `stage` sees to what the caller may change.
+template <typename Task, typename Stage>
+orError_t launch_task(
+    const StreamRef& stream, Task&& task, bool must, Stage&& stage) {
+  if (stream == nullptr) {
+    task();
+    return orSuccess;
+  }
+  Work work = work_of(&task, nullptr);
+  announce(*stream, &work);
+  bool here = false;
+  if (claim(*stream, must, &here) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  if (here) {
+    return run_in_turn(*stream, work);
+  }
+  stage(&task);
+  auto* const moved = new Task(std::move(task));
+  Work later =
+      work_of(moved, [](void* args) { delete static_cast<Task*>(args); });
+  later.id = work.id;
+  return queue(stream, std::move(later));
+}
+// [/dev-launch-task]
+
+// What a copy or set was found to be about, once nothing can be refused.
+struct Ends {
+  Block dst;
+  Block src;
+};
+
+// Pageable memory is the host's alone: nobody reads it later than promised,
+// and nobody writes it behind the host's back.
+bool is_pageable(const Block& block) {
+  return block.type == orMemoryTypeUnregistered;
+}
+
+orError_t check_ranges(
+    Machine* machine,
+    const void* dst,
+    const void* src,
+    size_t count,
+    Ends* ends) {
+  if (check_range(machine, "dst", dst, count, &ends->dst) != orSuccess ||
+      check_range(machine, "src", src, count, &ends->src) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  return orSuccess;
+}
 
 // [dev-memcpy] In a kind's number, bit 0 puts dst on a device, bit 1 src.
-orError_t orMemcpy(
-    void* dst, const void* src, size_t count, orMemcpyKind kind) {
+orError_t check_copy(
+    Machine* machine,
+    const char* call,
+    void* dst,
+    const void* src,
+    size_t count,
+    orMemcpyKind kind,
+    Ends* ends) {
   const unsigned number = static_cast<unsigned>(kind);
   if (number > orMemcpyDefault) {
     return fail(
         orErrorInvalidMemcpyDirection,
-        "orMemcpy: kind is %u; expected 0 to 4",
+        "%s: kind is %u; expected 0 to 4",
+        call,
         number);
-  }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
   }
   if (count == 0) {
     return orSuccess;
   }
   if (dst == nullptr || src == nullptr) {
-    return fail(orErrorInvalidValue, "orMemcpy: dst or src is NULL");
+    return fail(orErrorInvalidValue, "%s: dst or src is NULL", call);
   }
   if (kind != orMemcpyDefault &&
       (check_side(machine, "dst", dst, number & 1) != orSuccess ||
        check_side(machine, "src", src, number & 2) != orSuccess)) {
     return orPeekAtLastError();
   }
-  return copy(machine, dst, src, count);
+  return check_ranges(machine, dst, src, count, ends);
 }
 // [/dev-memcpy]
 
-orError_t orMemcpyPeer(
-    void* dst, int dst_device, const void* src, int src_device, size_t count) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr || find_device(machine, dst_device) == nullptr ||
+orError_t check_peer_copy(
+    Machine* machine,
+    const char* call,
+    void* dst,
+    int dst_device,
+    const void* src,
+    int src_device,
+    size_t count,
+    Ends* ends) {
+  if (find_device(machine, dst_device) == nullptr ||
       find_device(machine, src_device) == nullptr) {
     return orPeekAtLastError();
   }
@@ -134,35 +234,181 @@ orError_t orMemcpyPeer(
     return orSuccess;
   }
   if (dst == nullptr || src == nullptr) {
-    return fail(orErrorInvalidValue, "orMemcpyPeer: dst or src is NULL");
+    return fail(orErrorInvalidValue, "%s: dst or src is NULL", call);
   }
   if (check_owner(machine, "dst", dst, dst_device) != orSuccess ||
       check_owner(machine, "src", src, src_device) != orSuccess) {
     return orPeekAtLastError();
   }
-  return copy(machine, dst, src, count);
+  return check_ranges(machine, dst, src, count, ends);
 }
 
-orError_t orMemset(void* ptr, int value, size_t count) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
-  }
+orError_t check_set(
+    Machine* machine, const char* call, void* ptr, size_t count, Ends* ends) {
   if (count == 0) {
     return orSuccess;
   }
   if (ptr == nullptr) {
-    return fail(orErrorInvalidValue, "orMemset: ptr is NULL");
+    return fail(orErrorInvalidValue, "%s: ptr is NULL", call);
   }
   if (!in_device_range(machine, ptr)) {
     return fail(
         orErrorInvalidDevicePointer,
-        "orMemset: %p is not device memory; the host can set its own",
+        "%s: %p is not device memory; the host can set its own",
+        call,
         ptr);
   }
-  if (check_range(machine, "ptr", ptr, count) != orSuccess) {
+  return check_range(machine, "ptr", ptr, count, &ends->dst);
+}
+
+// [dev-launch-copy] Copies keep their promises about pageable memory.
+// A copy into it has been made when the call returns; of one out of it, at
+// least the source has been read.
+orError_t launch_copy(
+    Machine* machine,
+    const StreamRef& stream,
+    void* dst,
+    const void* src,
+    size_t count,
+    const Ends& ends,
+    bool wait) {
+  const auto stage = [&](Copy* copy) {
+    if (is_pageable(ends.src)) {
+      copy->staged.reset(new char[count]);
+      std::memcpy(copy->staged.get(), src, count);
+    }
+  };
+  return launch_task(
+      stream,
+      Copy{reach(machine, dst), reach(machine, src), count, nullptr},
+      wait || is_pageable(ends.dst),
+      stage);
+}
+// [/dev-launch-copy]
+
+// Copies in the order of `handle`, or of a default stream and then at once.
+struct Order {
+  const char* call;
+  bool wait;
+  orStream_t handle;
+};
+
+// Between pageable memory alone, or of no byte, a copy is no device's.
+template <typename Launch>
+orError_t in_order(
+    Machine* machine,
+    Order order,
+    size_t count,
+    const Ends& ends,
+    Launch&& launch) {
+  if (order.wait) {
+    const int owner = ends.dst.device >= 0 ? ends.dst.device : ends.src.device;
+    if (owner < 0) {
+      return launch(nullptr);
+    }
+    order.handle = &machine->devices[owner].default_stream;
+  }
+  const StreamRef stream = enter_stream(machine, order.call, order.handle);
+  if (stream == nullptr || count == 0) {
+    return stream == nullptr ? orPeekAtLastError() : orSuccess;
+  }
+  return guarded(order.call, [&] { return launch(stream); });
+}
+
+orError_t copy(
+    Order order, void* dst, const void* src, size_t count, orMemcpyKind kind) {
+  Machine* const machine = get_machine();
+  Ends ends;
+  if (machine == nullptr ||
+      check_copy(machine, order.call, dst, src, count, kind, &ends) !=
+          orSuccess) {
     return orPeekAtLastError();
   }
-  std::memset(reach(machine, ptr), value, count);
-  return orSuccess;
+  return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
+    return launch_copy(machine, stream, dst, src, count, ends, order.wait);
+  });
+}
+
+orError_t peer_copy(
+    Order order,
+    void* dst,
+    int dst_device,
+    const void* src,
+    int src_device,
+    size_t count) {
+  Machine* const machine = get_machine();
+  Ends ends;
+  if (machine == nullptr || check_peer_copy(
+                                machine,
+                                order.call,
+                                dst,
+                                dst_device,
+                                src,
+                                src_device,
+                                count,
+                                &ends) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
+    return launch_copy(machine, stream, dst, src, count, ends, order.wait);
+  });
+}
+
+orError_t set(Order order, void* ptr, int value, size_t count) {
+  Machine* const machine = get_machine();
+  Ends ends;
+  if (machine == nullptr ||
+      check_set(machine, order.call, ptr, count, &ends) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
+    return launch_task(
+        stream, Fill{reach(machine, ptr), value, count}, order.wait, [](Fill*) {
+        });
+  });
+}
+
+}  // namespace
+
+}  // namespace openreg
+
+using namespace openreg;
+
+orError_t orMemcpy(
+    void* dst, const void* src, size_t count, orMemcpyKind kind) {
+  return copy({"orMemcpy", true, nullptr}, dst, src, count, kind);
+}
+
+orError_t orMemcpyAsync(
+    void* dst,
+    const void* src,
+    size_t count,
+    orMemcpyKind kind,
+    orStream_t stream) {
+  return copy({"orMemcpyAsync", false, stream}, dst, src, count, kind);
+}
+
+orError_t orMemcpyPeer(
+    void* dst, int dst_device, const void* src, int src_device, size_t count) {
+  const Order order{"orMemcpyPeer", true, nullptr};
+  return peer_copy(order, dst, dst_device, src, src_device, count);
+}
+
+orError_t orMemcpyPeerAsync(
+    void* dst,
+    int dst_device,
+    const void* src,
+    int src_device,
+    size_t count,
+    orStream_t stream) {
+  const Order order{"orMemcpyPeerAsync", false, stream};
+  return peer_copy(order, dst, dst_device, src, src_device, count);
+}
+
+orError_t orMemset(void* ptr, int value, size_t count) {
+  return set({"orMemset", true, nullptr}, ptr, value, count);
+}
+
+orError_t orMemsetAsync(void* ptr, int value, size_t count, orStream_t stream) {
+  return set({"orMemsetAsync", false, stream}, ptr, value, count);
 }

@@ -95,7 +95,8 @@ Machine* make_machine(const Config& config) {
     Device& device = machine->devices[index];
     device.index = index;
     device.base = machine->space.device_base + index * config.capacity;
-    device.default_stream.device = index;
+    device.default_stream.device = &device;
+    device.default_stream.handle = &device.default_stream;
     device.free_bytes = config.capacity;
     device.gaps.emplace(device.base, config.capacity);
   }
@@ -148,6 +149,7 @@ Machine* start_machine() {
     return nullptr;
   }
   if (ready_machine == nullptr) {
+    launch_mode = config.launch;
     ready_machine = make_machine(config);
   }
   return ready_machine;
@@ -265,14 +267,47 @@ orError_t orGetDeviceProperties(orDeviceProp* prop, int device) {
   return orSuccess;
 }
 
-// Nothing to wait for: a kernel has run when its launch returns.
 orError_t orDeviceSynchronize(void) {
   Machine* const machine = get_machine();
-  if (machine == nullptr || find_device(machine, current_index) == nullptr) {
+  Device* const device =
+      machine == nullptr ? nullptr : find_device(machine, current_index);
+  if (device == nullptr || check_outside("orDeviceSynchronize") != orSuccess ||
+      check_device(*device) != orSuccess) {
     return orPeekAtLastError();
   }
-  return orSuccess;
+  return guarded("orDeviceSynchronize", [&] {
+    wait_for_device(machine, device);
+    return check_device(*device);
+  });
 }
+
+// [dev-reset] A reset is a failure that ends.
+// While it lasts nothing is launched, and what is queued is dropped.
+orError_t orDeviceReset(void) {
+  Machine* const machine = get_machine();
+  Device* const device =
+      machine == nullptr ? nullptr : find_device(machine, current_index);
+  if (device == nullptr || check_outside("orDeviceReset") != orSuccess) {
+    return orPeekAtLastError();
+  }
+  return guarded("orDeviceReset", [&] {
+    for (const StreamRef& stream : streams_of(machine, device)) {
+      if (holds(*stream)) {
+        return fail(
+            orErrorNotPermitted,
+            "orDeviceReset: this thread holds a turn on a stream of device "
+            "%d; end it first",
+            device->index);
+      }
+    }
+    const std::lock_guard lock(device->failure.reset_mutex);
+    set_failure(device, "it is being reset");
+    wait_for_device(machine, device);
+    device->failure.sentence = nullptr;
+    return orSuccess;
+  });
+}
+// [/dev-reset]
 
 orError_t orGetAddressSpace(orAddressSpace* space) {
   if (space == nullptr) {

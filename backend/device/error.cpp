@@ -8,7 +8,7 @@ namespace openreg {
 namespace {
 
 thread_local orError_t last_error = orSuccess;
-thread_local char last_detail[512] = "";
+thread_local char last_detail[768] = "";
 
 }  // namespace
 
@@ -22,6 +22,25 @@ orError_t fail(orError_t error, const char* format, ...) {
   return error;
 }
 // [/dev-fail]
+
+// [dev-failure] The first failure of a device counts, until it is reset.
+void set_failure(Device* device, const char* sentence) {
+  Failure& failure = device->failure;
+  const std::lock_guard lock(failure.mutex);
+  if (failure.sentence.load() == nullptr) {
+    failure.sentences.emplace_back(sentence);
+    failure.sentence = failure.sentences.back().c_str();
+  }
+}
+
+orError_t report_failure(const Device& device, const char* sentence) {
+  return fail(
+      orErrorDeviceFailed,
+      "device %d has failed: %s; orDeviceReset ends this",
+      device.index,
+      sentence);
+}
+// [/dev-failure]
 
 }  // namespace openreg
 
@@ -47,6 +66,12 @@ const char* orGetErrorName(orError_t error) {
       return "orErrorInvalidResourceHandle";
     case orErrorLaunchFailure:
       return "orErrorLaunchFailure";
+    case orErrorDeviceFailed:
+      return "orErrorDeviceFailed";
+    case orErrorNotReady:
+      return "orErrorNotReady";
+    case orErrorNotPermitted:
+      return "orErrorNotPermitted";
   }
   return "unknown error code";
 }
@@ -70,9 +95,15 @@ const char* orGetErrorString(orError_t error) {
     case orErrorInvalidMemcpyDirection:
       return "the copy's kind does not fit its pointers";
     case orErrorInvalidResourceHandle:
-      return "no such stream";
+      return "no such stream or event";
     case orErrorLaunchFailure:
       return "a kernel failed";
+    case orErrorDeviceFailed:
+      return "queued work of the device failed earlier";
+    case orErrorNotReady:
+      return "the work is not done yet";
+    case orErrorNotPermitted:
+      return "not permitted here";
   }
   return "unknown error code";
 }

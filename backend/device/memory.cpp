@@ -107,6 +107,17 @@ Block find_pinned(Machine* machine, uintptr_t place) {
   return {orMemoryTypeHost, block.device, base, block.size};
 }
 
+// What is freed must not be in use.
+orError_t settle_device(Machine* machine, Device* device, const char* call) {
+  if (check_outside(call) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  return guarded(call, [&] {
+    wait_for_device(machine, device);
+    return orSuccess;
+  });
+}
+
 }  // namespace
 
 // [dev-find-block] Any address inside a block finds it; look-ups share a lock.
@@ -173,6 +184,7 @@ orError_t orMalloc(void** ptr, size_t size) {
 // [/dev-or-malloc]
 
 // [dev-or-free] Only the start of a live block can be freed, and only once.
+// Work that may still use it is waited for first, failed device or not.
 orError_t orFree(void* ptr) {
   if (ptr == nullptr || is_forked()) {
     return orSuccess;  // what a parent allocated is the parent's to free
@@ -189,6 +201,9 @@ orError_t orFree(void* ptr) {
         ptr);
   }
   Device* const device = owner_of(machine, ptr);
+  if (settle_device(machine, device, "orFree") != orSuccess) {
+    return orPeekAtLastError();
+  }
   const std::unique_lock lock(device->mutex);
   const auto block = device->live.find(to_integer(ptr));
   if (block == device->live.end()) {
@@ -247,8 +262,14 @@ orError_t orFreeHost(void* ptr) {
   if (machine == nullptr) {
     return orPeekAtLastError();
   }
-  // As in find_block, no lock before the first use.
+  // Any device may use pinned memory. As in find_block, no lock before the
+  // first use.
   if (machine->open) {
+    for (Device& device : machine->devices) {
+      if (settle_device(machine, &device, "orFreeHost") != orSuccess) {
+        return orPeekAtLastError();
+      }
+    }
     const std::unique_lock lock(machine->pinned_mutex);
     const auto block = machine->pinned.find(to_integer(ptr));
     if (block != machine->pinned.end()) {

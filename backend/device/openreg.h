@@ -8,9 +8,12 @@
  * made from any thread; "current device" is a property of the thread.
  *
  * The environment is read at the first call. A process uses the device once it
- * has called orMalloc, orMallocHost, orMemGetInfo or orLaunchKernel. A child
+ * has allocated, launched or created something, or called orMemGetInfo. A child
  * forked later is cut off: its calls give orErrorForkedProcess, but for orFree
  * and orFreeHost, which do nothing. A child forked before starts afresh.
+ *
+ * At exit no queued work is begun any more and its arguments are not released;
+ * kernels that run may end.
  */
 #ifndef OPENREG_H
 #define OPENREG_H

@@ -1,22 +1,23 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "device/openreg.h"
+#include "device/work.h"
 
 // What the files of libopenreg.so share. Nothing here leaves the library.
 // All state is allocated once and leaks on purpose: a thread may still run
 // when the process's destructors do.
-
-struct orStream {
-  int device;
-};
 
 namespace openreg {
 
@@ -26,6 +27,7 @@ inline constexpr int kMaxDevices = 16;
 struct Config {
   int device_count = 2;               // OPENREG_DEVICE_COUNT
   size_t capacity = size_t{4} << 30;  // OPENREG_DEVICE_MEMORY, whole pages
+  Launch launch = Launch::kAuto;      // OPENREG_LAUNCH
   bool explain_faults = true;         // OPENREG_SEGV_HANDLER
   size_t page = 0;                    // of the system
   std::string problem;                // empty unless a value is malformed
@@ -48,7 +50,8 @@ struct Device {
   int index = 0;
   uintptr_t base = 0;
   int memory = -1;  // the memfd behind the kernel range
-  orStream default_stream{};
+  orStream default_stream;
+  Failure failure;
   mutable std::shared_mutex mutex;  // guards all below but the list's links
   std::map<uintptr_t, Record*> live;
   std::map<uintptr_t, size_t> gaps;  // what is free: start and bytes
@@ -80,12 +83,10 @@ struct Machine {
   Device devices[kMaxDevices];
   std::shared_mutex pinned_mutex;
   std::map<uintptr_t, PinnedBlock> pinned;
+  Handles<orStream> streams{0x57EA000000000000};
+  Handles<orEvent> events{0xE7E2000000000000};
   std::atomic<bool> open{false};
 };
-
-// Records this thread's last error and its sentence, and returns the error.
-__attribute__((format(printf, 2, 3))) orError_t
-fail(orError_t error, const char* format, ...);
 
 extern std::atomic<Machine*> ready_machine;
 extern constinit thread_local int current_index;
@@ -115,6 +116,20 @@ bool is_forked();
 
 // The device, or NULL after fail() when `index` is out of range.
 Device* find_device(Machine* machine, int index);
+
+// CLOCK_MONOTONIC in nanoseconds.
+uint64_t now();
+
+// Makes a device fail, unless it has already.
+void set_failure(Device* device, const char* sentence);
+
+// orErrorDeviceFailed where queued work has failed.
+orError_t report_failure(const Device& device, const char* sentence);
+
+inline orError_t check_device(const Device& device) {
+  const char* const sentence = device.failure.sentence.load();
+  return sentence == nullptr ? orSuccess : report_failure(device, sentence);
+}
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

@@ -1,84 +1,176 @@
+#include <algorithm>
+
 #include "device/state.h"
 
-// Kernels and the streams that order them. For now each device has its default
-// stream alone, which runs a kernel on the thread that launches it.
+// Streams: who may run work of one now, and who waits for it.
 
 namespace openreg {
 
+constinit thread_local ThreadState this_thread{};
+
+uint64_t next_thread_number() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+// [dev-settle] Moments at the front of an idle stream have come.
+// The caller holds the mutex.
+void settle(orStream& stream) {
+  while (!stream.queue.empty() && (stream.state.load() & kBusy) == 0) {
+    const auto* const moment = std::get_if<MomentRef>(&stream.queue.front());
+    if (moment == nullptr) {
+      return;
+    }
+    (*moment)->complete();
+    stream.queue.pop_front();
+    stream.state.fetch_sub(1);
+  }
+}
+
+// Whoever waits looks at the front of the queue again.
+void resume(orStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  settle(stream);
+  stream.changed.notify_all();
+}
+
+// Nothing is marked where nothing is pending, nor inside one's own turn.
+MomentRef mark(orStream& stream) {
+  MomentRef moment = std::make_shared<Moment>();
+  if (!is_idle(stream) && !holds(stream)) {
+    const std::lock_guard lock(stream.mutex);
+    if (!is_ending()) {
+      stream.queue.emplace_back(moment);
+      stream.state.fetch_add(1);
+      settle(stream);
+      return moment;
+    }
+  }
+  moment->complete();
+  return moment;
+}
+// [/dev-settle]
+
 namespace {
 
-// [dev-arguments] A launch owns its arguments, whichever way it ends.
-class Arguments {
- public:
-  Arguments(void* args, orReleaseFn release) : args_(args), release_(release) {}
-  Arguments(const Arguments&) = delete;
-  Arguments& operator=(const Arguments&) = delete;
-  ~Arguments() {
-    if (release_ != nullptr) {
-      release_(args_);
-    }
-  }
-
- private:
-  void* args_;
-  orReleaseFn release_;
-};
-// [/dev-arguments]
-
-// A handle is compared, never followed: it may be anything.
-const orStream* find_stream(Machine* machine, orStream_t stream) {
-  if (stream == nullptr) {
-    return &machine->devices[current_index].default_stream;
-  }
-  for (int index = 0; index < machine->config.device_count; ++index) {
-    if (stream == &machine->devices[index].default_stream) {
-      return stream;
-    }
-  }
-  fail(
-      orErrorInvalidResourceHandle,
-      "%p is not a stream",
-      static_cast<void*>(stream));
-  return nullptr;
+bool may_begin(const orStream& stream, Turn* turn) {
+  const auto* const front = std::get_if<Turn*>(&stream.queue.front());
+  return (stream.state.load() & kBusy) == 0 && front != nullptr &&
+         *front == turn;
 }
 
 }  // namespace
 
-}  // namespace openreg
-
-using namespace openreg;
-
-// [dev-launch-kernel] The one way in which work reaches a device.
-orError_t orLaunchKernel(
-    orStream_t stream,
-    const char* name,
-    orKernelFn fn,
-    void* args,
-    orReleaseFn release) {
-  const Arguments arguments(args, release);
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+// [dev-begin-turn] Who cannot have the turn at once queues for it.
+// No worker is needed: whoever ends what was before wakes this thread.
+orError_t begin_turn(orStream& stream) {
+  if (take_turn(stream)) {
+    return orSuccess;
   }
-  if (name == nullptr || fn == nullptr) {
-    return fail(orErrorInvalidValue, "orLaunchKernel: name or fn is NULL");
+  Turn turn;
+  std::unique_lock lock(stream.mutex);
+  if (is_ending()) {
+    return fail(orErrorDeviceFailed, "the process is ending");
   }
-  const orStream* const place = find_stream(machine, stream);
-  if (place == nullptr) {
-    return orPeekAtLastError();
+  stream.queue.emplace_back(&turn);
+  stream.state.fetch_add(1);
+  settle(stream);
+  stream.changed.wait(
+      lock, [&] { return turn.dropped || may_begin(stream, &turn); });
+  if (turn.dropped) {
+    return fail(orErrorDeviceFailed, "the process is ending");
   }
-  const orError_t answer = fn(args);
-  if (answer != orSuccess) {
-    return fail(
-        orErrorLaunchFailure,
-        "kernel %s on device %d answered %s",
-        name,
-        place->device,
-        orGetErrorName(answer));
+  stream.queue.pop_front();
+  stream.state.fetch_or(kBusy);
+  lock.unlock();
+  stream.holder.store(number_thread());
+  stream.depth = 1;
+  if (check_device(*stream.device) != orSuccess) {
+    end_turn(stream);
+    return orErrorDeviceFailed;
   }
   return orSuccess;
 }
-// [/dev-launch-kernel]
+// [/dev-begin-turn]
+
+// [dev-find-stream] Default streams are compared with, the others looked up.
+StreamRef find_stream(Machine* machine, orStream_t handle) {
+  if (handle == nullptr) {
+    Device* const device = find_device(machine, current_index);
+    return device == nullptr ? StreamRef()
+                             : StreamRef(StreamRef(), &device->default_stream);
+  }
+  for (int index = 0; index < machine->config.device_count; ++index) {
+    orStream* const stream = &machine->devices[index].default_stream;
+    if (handle == stream) {
+      return StreamRef(StreamRef(), stream);
+    }
+  }
+  // As in find_block, no lock before the first use.
+  StreamRef found = machine->open ? machine->streams.find(handle) : nullptr;
+  if (found == nullptr || found->destroyed) {
+    fail(
+        orErrorInvalidResourceHandle,
+        "%p is not a stream, or was destroyed",
+        static_cast<void*>(handle));
+    return nullptr;
+  }
+  return found;
+}
+// [/dev-find-stream]
+
+orError_t check_outside(const char* call) {
+  if (this_thread.inside == nullptr) [[likely]] {
+    return orSuccess;
+  }
+  return fail(
+      orErrorNotPermitted,
+      "%s was called from inside %s, which the device runs; work that it "
+      "launched or waited for could not begin",
+      call,
+      this_thread.inside);
+}
+
+StreamRef enter_stream(Machine* machine, const char* call, orStream_t handle) {
+  if (machine == nullptr) {
+    return nullptr;
+  }
+  StreamRef stream = find_stream(machine, handle);
+  if (stream != nullptr && (check_outside(call) != orSuccess ||
+                            check_device(*stream->device) != orSuccess)) {
+    return nullptr;
+  }
+  return stream;
+}
+
+std::vector<StreamRef> streams_of(Machine* machine, Device* device) {
+  std::vector<StreamRef> found{StreamRef(StreamRef(), &device->default_stream)};
+  if (machine->open) {
+    machine->streams.each([&](const StreamRef& stream) {
+      if (stream->device == device) {
+        found.push_back(stream);
+      }
+    });
+  }
+  return found;
+}
+
+// All are marked before the first is waited for.
+void wait_for_device(Machine* machine, Device* device) {
+  std::vector<MomentRef> moments;
+  for (const StreamRef& stream : streams_of(machine, device)) {
+    if (!is_idle(*stream)) {
+      moments.push_back(mark(*stream));
+    }
+  }
+  for (const MomentRef& moment : moments) {
+    moment->wait();
+  }
+}
+
+}  // namespace openreg
+
+using namespace openreg;
 
 orError_t orDeviceGetDefaultStream(orStream_t* stream, int device) {
   if (stream == nullptr) {
@@ -93,4 +185,176 @@ orError_t orDeviceGetDefaultStream(orStream_t* stream, int device) {
   }
   *stream = &place->default_stream;
   return orSuccess;
+}
+
+orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (least == nullptr || greatest == nullptr) {
+    return fail(
+        orErrorInvalidValue,
+        "orDeviceGetStreamPriorityRange: least or greatest is NULL");
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr || find_device(machine, current_index) == nullptr) {
+    return orPeekAtLastError();
+  }
+  *least = kLeastPriority;
+  *greatest = kGreatestPriority;
+  return orSuccess;
+}
+
+// [dev-stream-create] A stream costs no thread until work is queued for it.
+orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
+  if (stream == nullptr) {
+    return fail(
+        orErrorInvalidValue, "orStreamCreateWithPriority: stream is NULL");
+  }
+  Machine* const machine = use_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  return guarded("orStreamCreateWithPriority", [&] {
+    *stream = machine->streams.add([&](orStream* made, orStream_t handle) {
+      static std::atomic<uint64_t> last{0};
+      made->device = &machine->devices[current_index];
+      made->handle = handle;
+      made->number = ++last;
+      made->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+    });
+    return orSuccess;
+  });
+}
+
+// What is pending is still done, so the worker or the last turn removes it.
+void openreg::forget_if_done(Machine* machine, const orStream& stream) {
+  if (stream.destroyed && is_idle(stream)) {
+    machine->streams.remove(stream.handle);
+  }
+}
+
+orError_t orStreamDestroy(orStream_t stream) {
+  Machine* const machine = get_machine();
+  const StreamRef found =
+      machine == nullptr ? nullptr : find_stream(machine, stream);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (found->number == 0) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "orStreamDestroy: a default stream cannot be destroyed");
+  }
+  if (holds(*found)) {
+    return fail(
+        orErrorNotPermitted,
+        "orStreamDestroy: this thread holds the stream's turn; end it first");
+  }
+  {
+    const std::lock_guard lock(found->mutex);
+    found->destroyed = true;
+    found->changed.notify_all();
+  }
+  forget_if_done(machine, *found);
+  return orSuccess;
+}
+// [/dev-stream-create]
+
+orError_t orStreamGetDevice(orStream_t stream, int* device) {
+  if (device == nullptr) {
+    return fail(orErrorInvalidValue, "orStreamGetDevice: device is NULL");
+  }
+  Machine* const machine = get_machine();
+  const StreamRef found =
+      machine == nullptr ? nullptr : find_stream(machine, stream);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  *device = found->device->index;
+  return orSuccess;
+}
+
+orError_t orStreamGetPriority(orStream_t stream, int* priority) {
+  if (priority == nullptr) {
+    return fail(orErrorInvalidValue, "orStreamGetPriority: priority is NULL");
+  }
+  Machine* const machine = get_machine();
+  const StreamRef found =
+      machine == nullptr ? nullptr : find_stream(machine, stream);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  *priority = found->priority;
+  return orSuccess;
+}
+
+// A turn of this thread's own is not work that it could wait for.
+orError_t orStreamQuery(orStream_t stream) {
+  Machine* const machine = get_machine();
+  const StreamRef found =
+      machine == nullptr ? nullptr : find_stream(machine, stream);
+  if (found == nullptr || check_device(*found->device) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  const uint64_t own = holds(*found) ? kBusy | 1 : 0;
+  return found->state.load() == own ? orSuccess : orErrorNotReady;
+}
+
+orError_t orStreamSynchronize(orStream_t stream) {
+  const StreamRef found =
+      enter_stream(get_machine(), "orStreamSynchronize", stream);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (is_idle(*found)) {
+    return orSuccess;
+  }
+  return guarded("orStreamSynchronize", [&] {
+    mark(*found)->wait();
+    return check_device(*found->device);
+  });
+}
+
+orError_t orStreamBeginTurn(orStream_t stream, const char* name) {
+  if (name == nullptr) {
+    return fail(orErrorInvalidValue, "orStreamBeginTurn: name is NULL");
+  }
+  const StreamRef found =
+      enter_stream(use_machine(), "orStreamBeginTurn", stream);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  return guarded("orStreamBeginTurn", [&] { return begin_turn(*found); });
+}
+
+// Also of a stream that was destroyed or a device that failed meanwhile.
+orError_t orStreamEndTurn(orStream_t stream) {
+  Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  const StreamRef destroyed =
+      machine->open ? machine->streams.find(stream) : nullptr;
+  const StreamRef found =
+      destroyed != nullptr ? destroyed : find_stream(machine, stream);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (!holds(*found)) {
+    return fail(
+        orErrorNotPermitted,
+        "orStreamEndTurn: this thread does not hold the stream's turn");
+  }
+  end_turn(*found);
+  forget_if_done(machine, *found);
+  return orSuccess;
+}
+
+int orStreamRunsInline(orStream_t stream) {
+  Machine* const machine = get_machine();
+  const StreamRef found =
+      machine == nullptr ? nullptr : find_stream(machine, stream);
+  if (found == nullptr || this_thread.inside != nullptr ||
+      found->device->failure.sentence.load() != nullptr) {
+    return 0;
+  }
+  return holds(*found) || (prefers_caller(*found) && is_idle(*found));
 }

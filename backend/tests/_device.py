@@ -12,7 +12,18 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
-from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+from contextlib import contextmanager
+from ctypes import (
+    POINTER,
+    byref,
+    c_char_p,
+    c_float,
+    c_int,
+    c_size_t,
+    c_uint,
+    c_uint64,
+    c_void_p,
+)
 from pathlib import Path
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(
@@ -23,6 +34,7 @@ PAGE = os.sysconf("SC_PAGESIZE")
 
 Kernel = ctypes.CFUNCTYPE(c_int, c_void_p)
 Release = ctypes.CFUNCTYPE(None, c_void_p)
+HostFunction = Release
 
 
 class DeviceProp(ctypes.Structure):
@@ -95,6 +107,31 @@ def load():
         "orMemset": [c_void_p, c_int, c_size_t],
         "orLaunchKernel": [c_void_p, c_char_p, c_void_p, c_void_p, c_void_p],
         "orDeviceGetDefaultStream": [POINTER(c_void_p), c_int],
+        "orMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, c_void_p],
+        "orMemcpyPeerAsync": [
+            *(c_void_p, c_int, c_void_p, c_int, c_size_t, c_void_p)
+        ],
+        "orMemsetAsync": [c_void_p, c_int, c_size_t, c_void_p],
+        "orSetKernelError": [c_char_p],
+        "orLaunchHostFunc": [c_void_p, c_void_p, c_void_p, c_void_p],
+        "orStreamCreateWithPriority": [POINTER(c_void_p), c_int],
+        "orStreamDestroy": [c_void_p],
+        "orStreamGetDevice": [c_void_p, POINTER(c_int)],
+        "orStreamGetPriority": [c_void_p, POINTER(c_int)],
+        "orStreamQuery": [c_void_p],
+        "orStreamSynchronize": [c_void_p],
+        "orStreamWaitEvent": [c_void_p, c_void_p],
+        "orStreamWaitValue64": [c_void_p, c_void_p, c_uint64],
+        "orStreamBeginTurn": [c_void_p, c_char_p],
+        "orStreamEndTurn": [c_void_p],
+        "orStreamRunsInline": [c_void_p],
+        "orEventCreate": [POINTER(c_void_p), c_uint],
+        "orEventDestroy": [c_void_p],
+        "orEventRecord": [c_void_p, c_void_p],
+        "orEventQuery": [c_void_p],
+        "orEventSynchronize": [c_void_p],
+        "orEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
+        "orTraceSubscribe": [c_void_p, c_void_p],
         "orExplainFault": [c_void_p, c_char_p, c_size_t],
     }
     for name, types in pointers.items():
@@ -207,6 +244,58 @@ def launch(kernel, stream=None, args=None, release=None, name=b"test"):
         args,
         ctypes.cast(release, c_void_p) if release else None,
     )
+
+
+def make_stream(priority=0):
+    return result(c_void_p, "orStreamCreateWithPriority", priority)
+
+
+def make_event(flags=0):
+    return result(c_void_p, "orEventCreate", flags)
+
+
+def record(event, stream=None):
+    call("orEventRecord", event, stream)
+
+
+def wait_event(stream, event):
+    call("orStreamWaitEvent", stream, event)
+
+
+def is_done(name, handle):
+    """What orStreamQuery or orEventQuery answers, as a bool."""
+    answer = getattr(library, name)(handle)
+    if library.orGetErrorName(answer) == b"orErrorNotReady":
+        return False
+    call(name, handle)
+    return True
+
+
+def synchronize(stream=None):
+    call("orStreamSynchronize", stream)
+
+
+@contextmanager
+def turn(stream=None, name=b"turn"):
+    call("orStreamBeginTurn", stream, name)
+    try:
+        yield
+    finally:
+        call("orStreamEndTurn", stream)
+
+
+class Gate:
+    """Holds a stream back until the host opens it."""
+
+    def __init__(self):
+        self.value = c_uint64(0)
+
+    def hold(self, stream):
+        address = ctypes.addressof(self.value)
+        call("orStreamWaitValue64", stream, address, 1)
+
+    def open(self):
+        self.value.value = 1
 
 
 def explain_fault(address, size=512):

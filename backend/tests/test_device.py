@@ -27,6 +27,9 @@ ERROR_NAMES = [
     "orErrorInvalidMemcpyDirection",
     "orErrorInvalidResourceHandle",
     "orErrorLaunchFailure",
+    "orErrorDeviceFailed",
+    "orErrorNotReady",
+    "orErrorNotPermitted",
 ]
 
 # Configuration
@@ -327,23 +330,30 @@ class Launch:
 @pytest.mark.parametrize("explicit", [False, True])
 def test_launch_runs_then_releases(explicit):
     launch = Launch()
-    launch(stream=d.default_stream(1) if explicit else None)
+    stream = d.default_stream(1) if explicit else None
+    launch(stream=stream)
+    d.synchronize(stream)
     assert launch.calls == [("run", 42), ("release", 42)]
 
 
 def test_launch_needs_no_release():
     launch = Launch()
     d.launch(launch.kernel, args=42)
+    d.synchronize()
     assert launch.calls == [("run", 42)]
 
 
-def test_failed_kernel_is_a_launch_failure_and_is_released():
+def test_kernel_that_fails_at_the_call_is_a_launch_failure_and_is_released():
     launch = Launch(answer=ERROR_NAMES.index("orErrorInvalidValue"))
-    with refused(
-        "orErrorLaunchFailure",
-        "kernel gemm on device 1 answered orErrorInvalidValue",
+    stream = d.default_stream(1)
+    with (
+        d.turn(stream),
+        refused(
+            "orErrorLaunchFailure",
+            "kernel gemm on device 1 answered orErrorInvalidValue",
+        ),
     ):
-        launch(stream=d.default_stream(1), name=b"gemm")
+        launch(stream=stream, name=b"gemm")
     assert launch.calls == [("run", 42), ("release", 42)]
     Launch()()  # the device goes on
 

@@ -1,7 +1,5 @@
 #include "csrc/aten/alias.h"
 
-#include <cstring>
-
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -17,6 +15,21 @@ bool is_kernel_address(const void* address) {
   return address != nullptr && is_device_address(to_device(address));
 }
 
+// [alias-in-turn] Memory allocated in a turn must have no user left.
+// Another thread that launched behind this turn may have freed a block that
+// its queued work still uses. That is safe for what is launched later, but not
+// for us. With work waiting behind, the answer is NULL: the host's memory
+// serves, and its bytes are copied in the stream's order.
+void* allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
+  void* const address = pool_allocate(device, bytes);
+  if (C10_UNLIKELY(orStreamQuery(current_stream(device)) != orSuccess)) {
+    pool_free(address);
+    return nullptr;
+  }
+  return to_kernel(address);
+}
+// [/alias-in-turn]
+
 // [alias-cpu-allocator] Results of a CPU kernel go straight to device memory.
 // This is the emulator's trick, not a vendor's: a real kernel library writes
 // to the device because it runs there.
@@ -24,10 +37,11 @@ struct KernelAllocator final : c10::Allocator {
   c10::Allocator* const host = c10::GetDefaultCPUAllocator();
 
   c10::DataPtr allocate(size_t bytes) override {
-    if (C10_LIKELY(kernel_device < 0)) {
+    void* const address =
+        kernel_device < 0 ? nullptr : allocate_in_turn(kernel_device, bytes);
+    if (address == nullptr) {
       return host->allocate(bytes);
     }
-    void* const address = to_kernel(pool_allocate(kernel_device, bytes));
     return {address, address, &free_any, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override {
@@ -80,6 +94,35 @@ at::Tensor make_view(
 }
 
 }  // namespace
+
+// [alias-borrow] Metadata alone: the storage of an alias frees nothing.
+at::Tensor borrow(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.is_privateuseone()) {
+    return tensor;
+  }
+  const auto& storage = tensor.storage();
+  void* const address = to_kernel(const_cast<void*>(storage.data()));
+  return make_view(
+      c10::Storage(
+          c10::Storage::use_byte_size_t(),
+          storage.nbytes(),
+          c10::DataPtr(address, c10::Device(c10::kCPU)),
+          /*allocator=*/nullptr,
+          /*resizable=*/false),
+      c10::DispatchKey::CPU,
+      tensor);
+}
+
+at::Tensor own(const at::Tensor& tensor) {
+  auto result = borrow(tensor);
+  if (tensor.defined() && !tensor.is_privateuseone()) {
+    result = tensor.clone();
+    result.unsafeGetTensorImpl()->set_wrapped_number(
+        tensor.unsafeGetTensorImpl()->is_wrapped_number());
+  }
+  return result;
+}
+// [/alias-borrow]
 
 KernelScope::KernelScope(c10::DeviceIndex device)
     : previous_(std::exchange(kernel_device, device)),
@@ -231,9 +274,14 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
     impl->mutable_data_ptr().release_context();
   } else {
     data = pool_data_ptr(device_, bytes);
-    if (bytes != 0) {
-      std::memcpy(to_kernel(data.get()), address, bytes);
-    }
+    OPENREG_CHECK(without_interpreter_lock([&] {
+      return orMemcpyAsync(
+          data.get(),
+          address,
+          bytes,
+          orMemcpyHostToDevice,
+          current_stream(device_));
+    }));
   }
   return c10::Storage(
       c10::Storage::use_byte_size_t(),

@@ -4,9 +4,11 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/OptionalArrayRef.h>
 #include <c10/util/SmallVector.h>
 
 #include "csrc/runtime/address.h"
@@ -19,8 +21,9 @@
 namespace openreg {
 
 // [alias-scope] While this lives, the thread runs a kernel of `device`.
-// CPU tensors that the kernel makes lie in device memory, and the operators
-// that it calls on its aliases pass autograd and autocast by.
+// CPU tensors that the kernel makes lie in device memory, unless `device` is
+// -1, and the operators that it calls on its aliases pass autograd and
+// autocast by.
 class KernelScope {
  public:
   explicit KernelScope(c10::DeviceIndex device);
@@ -54,7 +57,75 @@ class CommonDevice {
   void check() const;
 };
 
-// The aliases of one kernel call.
+// A CPU tensor over the bytes of a device tensor, which it does not keep alive;
+// any other tensor as it is.
+at::Tensor borrow(const at::Tensor& tensor);
+
+// As `borrow`, for work that runs later. A CPU tensor is copied, because its
+// owner may change it before then.
+at::Tensor own(const at::Tensor& tensor);
+
+// [alias-own] Arguments as a kernel borrows them, and as queued work owns them.
+// Sizes belong to the caller, so they are copied; numbers are copied anyway.
+inline std::optional<at::Tensor> borrow(const std::optional<at::Tensor>& t) {
+  return t.has_value() ? std::optional(borrow(*t)) : std::nullopt;
+}
+inline std::optional<at::Tensor> own(const std::optional<at::Tensor>& t) {
+  return t.has_value() ? std::optional(own(*t)) : std::nullopt;
+}
+
+struct OwnedSizes {
+  std::optional<std::vector<int64_t>> sizes;
+  operator at::IntArrayRef() const {
+    return *sizes;
+  }
+  operator at::OptionalIntArrayRef() const {
+    return sizes.has_value() ? at::OptionalIntArrayRef(*sizes) : std::nullopt;
+  }
+};
+inline OwnedSizes own(at::IntArrayRef sizes) {
+  return {sizes.vec()};
+}
+inline OwnedSizes own(at::OptionalIntArrayRef sizes) {
+  return {sizes.has_value() ? std::optional(sizes->vec()) : std::nullopt};
+}
+
+template <typename T>
+const T& borrow(const T& value) {
+  return value;
+}
+template <typename T>
+T own(const T& value) {
+  return value;
+}
+// [/alias-own]
+
+// [alias-run-or-queue] The shape of a kernel whose result is there before it.
+// kernel(args...) runs here if the stream is idle, else when the stream comes
+// to it. What it allocates there is host memory: only a thread that launches
+// allocates on the device.
+template <typename Kernel, typename... Args>
+void run_or_queue(
+    c10::DeviceIndex device,
+    const char* name,
+    Kernel kernel,
+    const Args&... args) {
+  if (runs_inline(device)) {
+    auto borrowed = std::make_tuple(borrow(args)...);
+    launch(device, name, [&] {
+      const KernelScope scope(device);
+      std::apply(kernel, borrowed);
+    });
+  } else {
+    enqueue(device, name, [kernel, ... owned = own(args)]() mutable {
+      const KernelScope scope(-1);
+      kernel(owned...);
+    });
+  }
+}
+// [/alias-run-or-queue]
+
+// The aliases of one kernel call that takes its turn.
 class Aliases {
  public:
   explicit Aliases(c10::DeviceIndex device) : device_(device) {}
@@ -95,7 +166,7 @@ class Aliases {
   c10::SmallVector<TensorPair, 6> tensors_;
 };
 
-// [alias-run] The shape of every unboxed kernel that calls a CPU kernel.
+// [alias-run] The shape of an unboxed kernel whose results are made by it.
 // `kernel` gets a function from device tensor to alias and returns the result
 // on aliases, a tensor or a tuple of tensors; those come back on the device.
 template <typename Kernel>

@@ -2,11 +2,13 @@
 #include <optional>
 #include <tuple>
 
+#include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/kernels.h"
+#include "csrc/aten/structured.h"
 
 // PyTorch sends the convolutions of a device it does not know to these two.
 // Without them every convolution raises "convolution_overrideable not
@@ -14,6 +16,64 @@
 
 namespace openreg {
 namespace {
+
+// [convolution-result] What the result looks like, before there is one.
+// Channels come last where an argument has them last, as on the CPU.
+at::Tensor make_convolution_result(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool transposed,
+    at::IntArrayRef output_padding,
+    int64_t groups) {
+  const auto sizes =
+      transposed
+          ? at::native::conv_input_size(
+                input.sizes(),
+                weight.sizes(),
+                padding,
+                output_padding,
+                stride,
+                dilation,
+                groups)
+          : at::native::conv_output_size(
+                input.sizes(), weight.sizes(), padding, stride, dilation);
+  auto format = input.suggest_memory_format();
+  if (format == at::MemoryFormat::Contiguous) {
+    format = weight.suggest_memory_format();
+  }
+  return make_result(sizes, {}, input.options().memory_format(format));
+}
+// [/convolution-result]
+
+// [convolution-queued] The CPU's convolution makes its result itself.
+// On a worker that is host memory, from which it is copied.
+void convolve_into(
+    const at::Tensor& result,
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    at::IntArrayRef stride,
+    at::IntArrayRef padding,
+    at::IntArrayRef dilation,
+    bool transposed,
+    at::IntArrayRef output_padding,
+    int64_t groups) {
+  result.copy_(
+      at::convolution(
+          input,
+          weight,
+          bias,
+          stride,
+          padding,
+          dilation,
+          transposed,
+          output_padding,
+          groups));
+}
+// [/convolution-queued]
 
 // [convolution-forward] All of conv1d, conv2d, conv3d and their transposes.
 at::Tensor convolution(
@@ -30,7 +90,34 @@ at::Tensor convolution(
   common.add(input);
   common.add(weight);
   common.add(bias.value_or(at::Tensor()));
-  return run_on_aliases("convolution", common.index(), [&](auto&& alias) {
+  const auto device = common.index();
+  if (!runs_inline(device)) {
+    const auto result = make_convolution_result(
+        input,
+        weight,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups);
+    run_or_queue(
+        device,
+        "convolution",
+        &convolve_into,
+        result,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups);
+    return result;
+  }
+  return run_on_aliases("convolution", device, [&](auto&& alias) {
     return at::convolution(
         alias(input),
         alias(weight),

@@ -9,6 +9,8 @@
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/kernels.h"
+#include "csrc/runtime/event.h"
+#include "csrc/runtime/host_allocator.h"
 
 // Every copy with an end on the device. PyTorch's copy_, to() and clone() all
 // arrive here.
@@ -16,51 +18,99 @@
 namespace openreg {
 namespace {
 
+// Of a copy with an end on the device: the source's, where both are.
+c10::DeviceIndex device_index(const at::Tensor& src, const at::Tensor& dst) {
+  return (src.is_privateuseone() ? src : dst).device().index();
+}
+
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
          a.is_neg() == b.is_neg() && a.strides() == b.strides() &&
          a.is_non_overlapping_and_dense();
 }
 
-// [copy-from] One copy engine call, or a kernel on the device's side.
-void copy_bytes(const at::Tensor& src, const at::Tensor& dst) {
-  OPENREG_CHECK(orMemcpy(
-      dst.mutable_data_ptr(),
-      src.const_data_ptr(),
-      src.nbytes(),
-      orMemcpyDefault));
+// Pinned memory that a queued copy uses must not be handed out again before.
+void keep_pinned(const at::Tensor& host, c10::DeviceIndex device) {
+  const auto& data = host.storage().data_ptr();
+  host_allocator()->record_event(
+      data.get(), data.get_context(), get_stream(device));
 }
 
-// A copy that converts or moves strided elements is a kernel: ATen's copy
-// kernel on aliases. Both sides are where a kernel may look: device memory
-// through its alias, host memory as it is.
-void copy_elements(
+// [copy-engine] Bytes as they are, by the device's copy engine.
+// It may return before the copy is made only if that is what the caller asked
+// for, and only between the device and pinned memory.
+void copy_bytes(
     const at::Tensor& src,
     const at::Tensor& dst,
     bool non_blocking,
     c10::DeviceIndex device) {
-  Aliases aliases(device);
-  const auto from = aliases.alias(src);
-  const auto to = aliases.alias(dst);
-  launch(device, "copy", [&] {
-    KernelScope scope(device);
-    to.copy_(from, non_blocking);
-  });
+  const auto stream = current_stream(device);
+  OPENREG_CHECK(without_interpreter_lock([&] {
+    return orMemcpyAsync(
+        dst.mutable_data_ptr(),
+        src.const_data_ptr(),
+        src.nbytes(),
+        orMemcpyDefault,
+        stream);
+  }));
+  const auto& host = dst.is_privateuseone() ? src : dst;
+  if (!non_blocking) {
+    OPENREG_CHECK(
+        without_interpreter_lock([&] { return orStreamSynchronize(stream); }));
+  } else if (is_pinned(host.const_data_ptr())) {
+    keep_pinned(host, device);
+  }
 }
-// [/copy-from]
+// [/copy-engine]
+
+// [copy-elements] A copy that converts or moves strided elements is a kernel.
+// It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
+// device memory through its alias, host memory as it is.
+void copy_elements(const at::Tensor& src, const at::Tensor& dst) {
+  const auto device = device_index(src, dst);
+  const auto copy = [](const at::Tensor& to, const at::Tensor& from) {
+    to.copy_(from);
+  };
+  if (src.device().type() == dst.device().type()) {
+    run_or_queue(device, "copy", copy, dst, src);
+  } else {
+    launch(device, "copy", [&] {
+      const KernelScope scope(device);
+      copy(borrow(dst), borrow(src));
+    });
+  }
+}
+// [/copy-elements]
+
+// [copy-peers] Between two devices, a copy has its place in both their streams.
+void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
+  const auto here = get_stream(src.device().index());
+  const auto there = get_stream(dst.device().index());
+  const auto order = [](c10::Stream first, c10::Stream then) {
+    orEvent_t event = nullptr;
+    record_event(&event, first, -1, /*timing=*/false);
+    wait_for_event(event, then);
+    orEventDestroy(event);
+  };
+  order(there, here);
+  copy_elements(src, dst);
+  order(here, there);
+}
+// [/copy-peers]
 
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 || self.is_same(dst)) {
     return dst;
   }
-  const auto device =
-      dst.device().is_privateuseone() ? dst.device() : self.device();
-  if (self.sizes() == dst.sizes() && same_layout(self, dst) &&
-      !(self.device() == dst.device())) {
-    copy_bytes(self, dst);
+  if (self.device() == dst.device()) {
+    copy_elements(self, dst);
+  } else if (self.device().type() == dst.device().type()) {
+    copy_between_devices(self, dst);
+  } else if (self.sizes() == dst.sizes() && same_layout(self, dst)) {
+    copy_bytes(self, dst, non_blocking, device_index(self, dst));
   } else {
-    copy_elements(self, dst, non_blocking, device.index());
+    copy_elements(self, dst);
   }
   return dst;
 }

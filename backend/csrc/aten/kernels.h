@@ -23,4 +23,10 @@ void register_random(const Registrar& add);
 void register_item(const Registrar& add);
 void register_pointwise(const Registrar& add);
 
+// Operators that are queued: their result's shape is known before they run.
+void register_fills(const Registrar& add);
+void register_matmul(const Registrar& add);
+void register_reductions(const Registrar& add);
+void register_indexing(const Registrar& add);
+
 }  // namespace openreg

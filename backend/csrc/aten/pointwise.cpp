@@ -1,29 +1,25 @@
-#include <ATen/EmptyTensor.h>
 #include <ATen/native/BinaryOps.h>
-#include <ATen/native/CPUFallback.h>
 #include <ATen/native/TensorCompare.h>
+#include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
-#include <ATen/ops/add_ops.h>
+#include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_native.h>
-#include <ATen/ops/div_native.h>
-#include <ATen/ops/div_ops.h>
+#include <ATen/ops/mul_cpu_dispatch.h>
 #include <ATen/ops/mul_native.h>
-#include <ATen/ops/mul_ops.h>
 #include <ATen/ops/relu_ops.h>
+#include <ATen/ops/sub_cpu_dispatch.h>
 #include <ATen/ops/sub_native.h>
-#include <ATen/ops/sub_ops.h>
-#include <c10/core/DeviceGuard.h>
 
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
-#include "csrc/runtime/address.h"
-#include "csrc/runtime/allocator.h"
-#include "csrc/runtime/launch.h"
+#include "csrc/aten/structured.h"
 
 // The shortest way to a CPU kernel, for operators that take a microsecond: no
 // alias is made. PyTorch's structured kernel computes shape, strides and dtype
 // on the device tensors themselves, then asks its DispatchStub for the kernel
-// of the device; ours moves the iterator's addresses and calls the CPU's.
+// of the device; ours moves the iterator's addresses and calls the CPU's. An
+// iterator cannot be queued, since it holds the tensors. So with work pending
+// the second half is the CPU's operator on aliases instead.
 
 namespace openreg {
 namespace {
@@ -52,94 +48,139 @@ constexpr auto shifted =
     &Shifted<stub, typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
 // [/pointwise-stub]
 
-// [pointwise-structured] A structured kernel that makes its output itself.
+// [pointwise-in-place] A structured kernel whose result is an argument.
 template <typename Kernel>
-struct Functional final : Kernel {
-  at::Tensor output;
+struct InPlace final : Kernel {
+  explicit InPlace(const at::Tensor& self) : output(self) {}
+  const at::Tensor& output;
 
   const at::Tensor& maybe_get_output(int64_t) override {
     return output;
   }
-  void set_output_raw_strided(
-      int64_t index,
-      at::IntArrayRef sizes,
-      at::IntArrayRef strides,
-      at::TensorOptions options) override {
-    const c10::DeviceGuard guard(options.device());
-    constexpr c10::DispatchKeySet keys(c10::DispatchKey::PrivateUse1);
-    const auto dtype = options.dtype().toScalarType();
-    output = strides.empty()
-                 ? at::detail::empty_generic(
-                       sizes,
-                       device_allocator(),
-                       keys,
-                       dtype,
-                       options.memory_format_opt())
-                 : at::detail::empty_strided_generic(
-                       sizes, strides, device_allocator(), keys, dtype);
-    Kernel::set_output_raw_strided(index, sizes, strides, options);
-  }
 };
-
-template <typename Kernel, typename... Args>
-at::Tensor run_structured(const Args&... args) {
-  Functional<Kernel> kernel;
-  kernel.meta(args...);
-  kernel.impl(args..., kernel.output);
-  return std::move(kernel.output);
-}
-// [/pointwise-structured]
+// [/pointwise-in-place]
 
 // On the device an iterator leaves type promotion to the kernel, and a CPU
-// kernel expects it done. So only operands of one dtype come this way.
-bool plain(const at::Tensor& self, const at::Tensor& other) {
-  return self.device() == other.device() &&
-         self.scalar_type() == other.scalar_type();
+// kernel expects it done. So only operands of one dtype can be shifted.
+template <typename... Rest>
+bool plain(const at::Tensor& self, const at::Tensor& other, const Rest&...) {
+  return self.scalar_type() == other.scalar_type() &&
+         self.device() == other.device();
+}
+bool plain(const at::Tensor&, const at::Scalar&) {
+  return true;
 }
 
-// The alias kernel, called with the operator's C++ signature.
-template <typename Op>
-using Alias = at::native::call_fallback_fn<&alias_kernel, Op>;
+template <typename... Rest>
+c10::DeviceIndex device_index(
+    const at::Tensor& self, const at::Tensor& other, const Rest&...) {
+  return (self.is_privateuseone() ? self : other).device().index();
+}
+c10::DeviceIndex device_index(const at::Tensor& self, const at::Scalar&) {
+  return self.device().index();
+}
 
-// [pointwise-kernels] The two ways of a binary operator.
+// Whether the shifted form can serve: only here, and only plain operands.
+template <typename... Args>
+bool shifts(const Args&... args) {
+  return plain(args...) && runs_inline(device_index(args...));
+}
+
+// [pointwise-run] First half, then one of the two second halves.
+// `second` is the CPU's operator with the result as its last argument.
+template <typename Kernel, typename Second, typename... Args>
+at::Tensor run(const char* name, Second second, const Args&... args) {
+  Functional<Kernel> kernel;
+  kernel.meta(args...);
+  if (shifts(args...)) {
+    kernel.impl(args..., kernel.output);
+  } else {
+    run_or_queue(
+        kernel.output.device().index(), name, second, args..., kernel.output);
+  }
+  return std::move(kernel.output);
+}
+
+template <typename Kernel, typename Second, typename... Args>
+at::Tensor& run_in_place(
+    const char* name, Second second, at::Tensor& self, const Args&... args) {
+  InPlace<Kernel> kernel(self);
+  kernel.meta(self, args...);
+  if (shifts(self, args...)) {
+    kernel.impl(self, args..., self);
+  } else {
+    run_or_queue(self.device().index(), name, second, self, args..., self);
+  }
+  return self;
+}
+// [/pointwise-run]
+
+// [pointwise-kernels] One line an operator.
 at::Tensor add(
     const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-  return plain(self, other)
-             ? run_structured<at::native::structured_ufunc_add_CPU>(
-                   self, other, alpha)
-             : Alias<at::_ops::add_Tensor>::call(self, other, alpha);
+  return run<at::native::structured_ufunc_add_CPU>(
+      "add", &at::cpu::add_outf, self, other, alpha);
 }
 
 at::Tensor sub(
     const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-  return plain(self, other)
-             ? run_structured<at::native::structured_sub_out>(
-                   self, other, alpha)
-             : Alias<at::_ops::sub_Tensor>::call(self, other, alpha);
+  return run<at::native::structured_sub_out>(
+      "sub", &at::cpu::sub_outf, self, other, alpha);
 }
 
 at::Tensor mul(const at::Tensor& self, const at::Tensor& other) {
-  return plain(self, other)
-             ? run_structured<at::native::structured_mul_out>(self, other)
-             : Alias<at::_ops::mul_Tensor>::call(self, other);
+  return run<at::native::structured_mul_out>(
+      "mul", &at::cpu::mul_outf, self, other);
 }
 // [/pointwise-kernels]
 
+at::Tensor& add_(
+    at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return run_in_place<at::native::structured_ufunc_add_CPU>(
+      "add_", &at::cpu::add_outf, self, other, alpha);
+}
+
+at::Tensor& sub_(
+    at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
+  return run_in_place<at::native::structured_sub_out>(
+      "sub_", &at::cpu::sub_outf, self, other, alpha);
+}
+
+at::Tensor& mul_(at::Tensor& self, const at::Tensor& other) {
+  return run_in_place<at::native::structured_mul_out>(
+      "mul_", &at::cpu::mul_outf, self, other);
+}
+
+void clamp_min(
+    const at::Tensor& self, const at::Scalar& least, at::Tensor out) {
+  at::cpu::clamp_min_outf(self, least, out);
+}
+
 at::Tensor relu(const at::Tensor& self) {
+  return self.is_floating_point() ? run<at::native::structured_clamp_min_out>(
+                                        "relu", &clamp_min, self, at::Scalar(0))
+                                  : Alias<at::_ops::relu>::call(self);
+}
+
+at::Tensor& relu_(at::Tensor& self) {
   return self.is_floating_point()
-             ? run_structured<at::native::structured_clamp_min_out>(
-                   self, at::Scalar(0))
-             : Alias<at::_ops::relu>::call(self);
+             ? run_in_place<at::native::structured_clamp_min_out>(
+                   "relu_", &clamp_min, self, at::Scalar(0))
+             : Alias<at::_ops::relu_>::call(self);
 }
 
 }  // namespace
 
-// [pointwise-register] The fast forms of four operators.
-void register_pointwise(const Registrar& add_kernel) {
-  add_kernel("add.Tensor", &add);
-  add_kernel("sub.Tensor", &sub);
-  add_kernel("mul.Tensor", &mul);
-  add_kernel("relu", &relu);
+// [pointwise-register] The fast forms, functional and in place.
+void register_pointwise(const Registrar& register_kernel) {
+  register_kernel("add.Tensor", &add);
+  register_kernel("add_.Tensor", &add_);
+  register_kernel("sub.Tensor", &sub);
+  register_kernel("sub_.Tensor", &sub_);
+  register_kernel("mul.Tensor", &mul);
+  register_kernel("mul_.Tensor", &mul_);
+  register_kernel("relu", &relu);
+  register_kernel("relu_", &relu_);
 }
 // [/pointwise-register]
 

@@ -17,6 +17,10 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_random(add);
     register_item(add);
     register_pointwise(add);
+    register_fills(add);
+    register_matmul(add);
+    register_reductions(add);
+    register_indexing(add);
     // Last, because it fills in what has no kernel yet.
     register_alias_kernels(library);
   }

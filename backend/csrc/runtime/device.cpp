@@ -4,12 +4,16 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include "csrc/runtime/wait.h"
+
 namespace openreg {
 namespace {
 
 std::atomic<bool> initialized{false};
 
 }  // namespace
+
+InterpreterLock interpreter_lock;
 
 // [device-error] An error code becomes an exception that says three things.
 void raise_error(orError_t error, const char* call) {
@@ -18,8 +22,7 @@ void raise_error(orError_t error, const char* call) {
       "Cannot re-initialize openreg in forked subprocess. To use openreg with "
       "multiprocessing, you must use the 'spawn' start method");
   // Which code, what it means, and what the device says about this case.
-  TORCH_CHECK(
-      false,
+  auto message = c10::str(
       orGetErrorName(error),
       " (",
       orGetErrorString(error),
@@ -27,6 +30,17 @@ void raise_error(orError_t error, const char* call) {
       call,
       ": ",
       orGetErrorDetail());
+  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+  if (error != orErrorLaunchFailure && error != orErrorDeviceFailed) {
+    throw c10::Error(here, std::move(message));
+  }
+  if (error == orErrorDeviceFailed) {
+    message +=
+        ". Work queued behind it is lost, and the device refuses more until "
+        "torch.openreg.reset_device(). With OPENREG_LAUNCH=blocking the call "
+        "that is to blame raises the error.";
+  }
+  throw c10::AcceleratorError(here, error, std::move(message));
 }
 // [/device-error]
 
@@ -102,7 +116,13 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
 void synchronize_device(c10::DeviceIndex device) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
-  OPENREG_CHECK(orDeviceSynchronize());
+  OPENREG_CHECK(without_interpreter_lock([] { return orDeviceSynchronize(); }));
+}
+
+void reset_device(c10::DeviceIndex device) {
+  check_device(device);
+  const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  OPENREG_CHECK(without_interpreter_lock([] { return orDeviceReset(); }));
 }
 
 orDeviceProp device_properties(c10::DeviceIndex device) {

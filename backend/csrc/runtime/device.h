@@ -17,7 +17,8 @@ namespace openreg {
 
 // [device-call] A device's error code never passes unseen.
 // Raises c10::Error with the code's name, its meaning and the device's own
-// sentence when an or* call fails; call as OPENREG_CHECK(orSetDevice(1)).
+// sentence when an or* call fails, c10::AcceleratorError when a kernel has
+// failed; call as OPENREG_CHECK(orSetDevice(1)).
 [[noreturn]] OPENREG_EXPORT void raise_error(orError_t error, const char* call);
 
 #define OPENREG_CHECK(call)                  \
@@ -63,5 +64,8 @@ OPENREG_EXPORT orDeviceProp device_properties(c10::DeviceIndex device);
 
 // Waits for all work of `device`.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex device);
+
+// Ends the failed state of `device`, in which it refuses all work.
+OPENREG_EXPORT void reset_device(c10::DeviceIndex device);
 
 }  // namespace openreg

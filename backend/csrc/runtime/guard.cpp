@@ -1,5 +1,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/event.h"
 #include "csrc/runtime/stream.h"
 
 // How PyTorch's device-independent code moves between devices: c10::DeviceGuard
@@ -22,26 +24,6 @@ void check_type(c10::Device device) {
       ".");
 }
 // [/guard-type]
-
-c10::Stream default_stream(c10::Device device) {
-  check_type(device);
-  const auto index = device.has_index() ? device.index() : current_device();
-  check_device(index);
-  return c10::Stream(c10::Stream::DEFAULT, c10::Device(device_type, index));
-}
-
-// The device of `stream`, which must be that device's default stream.
-c10::DeviceIndex check_stream(c10::Stream stream) {
-  const c10::Stream expected = default_stream(stream.device());
-  TORCH_CHECK(
-      stream == expected,
-      "There is no stream ",
-      stream.id(),
-      " on ",
-      stream.device(),
-      ", which has only its default stream, 0.");
-  return expected.device_index();
-}
 
 // [guard-capability] Every dtype that the kernels can store and copy.
 // Quantized types have no kernels here, and the rest (bits8, uint1 to uint7)
@@ -120,33 +102,98 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
     return capability();
   }
 
-  // [guard-streams] So far a device has its default stream alone.
+  // [guard-streams] Each thread's current stream, and where streams come from.
   c10::Stream getStream(c10::Device device) const override {
-    return default_stream(device);
+    check_type(device);
+    return get_stream(device.index());
   }
 
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    check_stream(stream);
-    return stream;  // which is the one that was current
+    return exchange_stream(stream);
+  }
+
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    check_type(device);
+    return default_stream(device.index());
+  }
+
+  c10::Stream getStreamFromGlobalPool(
+      c10::Device device, bool high_priority) const override {
+    check_type(device);
+    return pool_stream(device.index(), high_priority ? -1 : 0);
+  }
+
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    check_type(device);
+    return pool_stream(device.index(), priority);
   }
   // [/guard-streams]
 
-  c10::Stream getDefaultStream(c10::Device device) const override {
-    return default_stream(device);
-  }
-
+  // [guard-stream-state] What a stream is asked.
   void* getStreamNativeHandle(const c10::Stream stream) const override {
-    return current_stream(check_stream(stream));
+    return handle_of(stream);
   }
 
   bool queryStream(const c10::Stream& stream) const override {
-    check_stream(stream);
-    return true;  // A kernel ends before its launch returns.
+    return is_done(orStreamQuery(handle_of(stream)), "orStreamQuery");
   }
 
   void synchronizeStream(const c10::Stream& stream) const override {
-    synchronize_device(check_stream(stream));
+    synchronize_stream(stream);
   }
+
+  bool isStreamCapturing(const c10::Stream& stream) const override {
+    handle_of(stream);
+    return false;  // There are no graphs to capture into.
+  }
+  // [/guard-stream-state]
+
+  // [guard-record] An event is made when it is first recorded.
+  void record(
+      void** event,
+      const c10::Stream& stream,
+      const c10::DeviceIndex device,
+      const c10::EventFlag flag) const override {
+    record_event(
+        reinterpret_cast<orEvent_t*>(event),
+        stream,
+        device,
+        flag == c10::EventFlag::BACKEND_DEFAULT);
+  }
+
+  void destroyEvent(
+      void* event, const c10::DeviceIndex /*device*/) const noexcept override {
+    orEventDestroy(static_cast<orEvent_t>(event));
+  }
+  // [/guard-record]
+
+  // [guard-events] An event without a record is done, and orders nothing.
+  void block(void* event, const c10::Stream& stream) const override {
+    wait_for_event(static_cast<orEvent_t>(event), stream);
+  }
+
+  bool queryEvent(void* event) const override {
+    return event == nullptr ||
+           is_done(orEventQuery(static_cast<orEvent_t>(event)), "orEventQuery");
+  }
+
+  void synchronizeEvent(void* event) const override {
+    synchronize_event(static_cast<orEvent_t>(event));
+  }
+
+  double elapsedTime(void* start, void* end, const c10::DeviceIndex /*device*/)
+      const override {
+    return elapsed_time(
+        static_cast<orEvent_t>(start), static_cast<orEvent_t>(end));
+  }
+  // [/guard-events]
+
+  // [guard-record-stream] The pool must not reuse what a stream still reads.
+  void recordDataPtrOnStream(
+      const c10::DataPtr& data, const c10::Stream& stream) const override {
+    device_allocator()->recordStream(data, stream);
+  }
+  // [/guard-record-stream]
 };
 
 // [guard-register] Registered when the library is loaded, and never destroyed.

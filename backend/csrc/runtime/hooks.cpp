@@ -7,6 +7,8 @@
 #include "csrc/runtime/allocator.h"
 #include "csrc/runtime/generator.h"
 #include "csrc/runtime/host_allocator.h"
+#include "csrc/runtime/stream.h"
+#include "csrc/runtime/wait.h"
 
 // What PyTorch's device-independent code asks a backend, one method a
 // question. The answers are the runtime's functions.
@@ -101,8 +103,14 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     auto data = pool_data_ptr(storage.device().index(), bytes);
     const size_t kept = std::min(storage.nbytes(), bytes);
     if (kept > 0) {
-      OPENREG_CHECK(
-          orMemcpy(data.get(), storage.data(), kept, orMemcpyDeviceToDevice));
+      OPENREG_CHECK(without_interpreter_lock([&] {
+        return orMemcpyAsync(
+            data.get(),
+            storage.data(),
+            kept,
+            orMemcpyDeviceToDevice,
+            current_stream(storage.device().index()));
+      }));
     }
     storage.set_data_ptr_noswap(std::move(data));
     storage.set_nbytes(bytes);

@@ -1,41 +1,80 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include "csrc/runtime/stream.h"
+#include "csrc/runtime/wait.h"
+
+// Every kernel reaches the device through one of two functions: `launch` runs
+// it on the calling thread when its turn has come, `enqueue` leaves it to the
+// stream.
 
 namespace openreg {
 
-// [launch-kernel] Every kernel reaches the device through this one function.
-// Runs `kernel` in the order of the current stream of `device` and raises what
-// it raised. `name` must outlive the process: a literal or a schema's name.
+// [launch-turn] This thread has the stream to itself while this lives.
+class Turn {
+ public:
+  Turn(c10::DeviceIndex device, const char* name)
+      : stream_(current_stream(device)) {
+    OPENREG_CHECK(without_interpreter_lock(
+        [&] { return orStreamBeginTurn(stream_, name); }));
+  }
+  ~Turn() {
+    orStreamEndTurn(stream_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  const orStream_t stream_;
+};
+
+// Runs `kernel` on this thread, in the order of the current stream of `device`.
+// Raises what it raises; results may be read when it returns. `name` must
+// outlive the process: a literal or a schema's name.
 template <typename Kernel>
 void launch(c10::DeviceIndex device, const char* name, Kernel&& kernel) {
-  struct Work {
-    Kernel& kernel;
-    std::exception_ptr error;
-  } work{kernel, nullptr};
-  // No C++ exception may cross the C API, so it travels beside the call.
-  const auto run = [](void* args) noexcept -> orError_t {
-    auto* self = static_cast<Work*>(args);
-    try {
-      self->kernel();
-      return orSuccess;
-    } catch (...) {
-      self->error = std::current_exception();
-      return orErrorLaunchFailure;
-    }
-  };
-  const orError_t error =
-      orLaunchKernel(current_stream(device), name, run, &work, nullptr);
-  if (C10_UNLIKELY(error != orSuccess)) {
-    if (work.error) {
-      std::rethrow_exception(work.error);
-    }
-    raise_error(error, name);
-  }
+  const Turn turn(device, name);
+  std::forward<Kernel>(kernel)();
 }
-// [/launch-kernel]
+// [/launch-turn]
+
+// Whether work for `device` would run on this thread without waiting. Kernels
+// choose their form by it: there is no use in queueing then.
+inline bool runs_inline(c10::DeviceIndex device) {
+  return orStreamRunsInline(current_stream(device)) != 0;
+}
+
+// Work that a stream owns until it has run.
+struct QueuedWork {
+  virtual ~QueuedWork() = default;
+  virtual void run() = 0;
+  int threads = 1;  // that it may use, as many as the thread that launched it
+};
+
+// Hands `work` to the current stream of `device`.
+OPENREG_EXPORT void enqueue_work(
+    c10::DeviceIndex device,
+    const char* name,
+    std::unique_ptr<QueuedWork> work);
+
+// [launch-enqueue] Queues `kernel`, which owns all that it needs.
+// No Storage, generator or Python object may be among that: a stream's order
+// alone keeps memory alive. Raises what `kernel` raises if it runs at once; an
+// error that comes later makes the device fail.
+template <typename Kernel>
+void enqueue(c10::DeviceIndex device, const char* name, Kernel&& kernel) {
+  struct Work final : QueuedWork {
+    explicit Work(Kernel&& k) : kernel(std::move(k)) {}
+    void run() override {
+      kernel();
+    }
+    Kernel kernel;
+  };
+  enqueue_work(device, name, std::make_unique<Work>(std::move(kernel)));
+}
+// [/launch-enqueue]
 
 }  // namespace openreg

@@ -16,6 +16,8 @@
 #include "csrc/aten/registry.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/generator.h"
+#include "csrc/runtime/wait.h"
+#include "torch_openreg/csrc/bindings.h"
 
 // The runtime's functions as Python sees them. torch::wrap_pybind_function
 // turns a c10::Error into the Python exception that PyTorch would raise.
@@ -56,16 +58,6 @@ void drain_autograd() {
   }).join();
 }
 // [/bindings-drain]
-
-// Python's integers are wider than an index. One that does not fit is out of
-// range for any number of devices, so check_device raises.
-c10::DeviceIndex to_index(int64_t device) {
-  const auto index = static_cast<c10::DeviceIndex>(device);
-  if (index != device) {
-    check_device(device);
-  }
-  return index;
-}
 
 // `function` of an index, as a function of a Python integer.
 template <auto function>
@@ -132,6 +124,10 @@ void bind_device(py::module_& m) {
       "_synchronize",
       wrap_pybind_function_no_gil(by_index<synchronize_device>()),
       device);
+  m.def(
+      "_reset_device",
+      wrap_pybind_function_no_gil(by_index<reset_device>()),
+      device);
 }
 // [/bindings-device]
 
@@ -146,7 +142,19 @@ void bind_fallback(py::module_& m) {
 }
 // [/bindings-fallback]
 
+// [bindings-lock] A wait of the runtime lets other Python threads run.
+void* release_interpreter_lock() {
+  return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread()
+                                                  : nullptr;
+}
+
+void acquire_interpreter_lock(void* state) {
+  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+// [/bindings-lock]
+
 void bind(py::module_& m) {
+  interpreter_lock = {&release_interpreter_lock, &acquire_interpreter_lock};
   m.def("_check_environment", torch::wrap_pybind_function([] {
           check_environment();
           check_registration();
@@ -165,6 +173,7 @@ void bind(py::module_& m) {
   bind_device(m);
   bind_properties(m);
   bind_fallback(m);
+  bind_streams(m);
 }
 
 }  // namespace

@@ -185,6 +185,17 @@ def synchronize(device: Device = None) -> None:
     _C._synchronize(_get_device_index(device, optional=True))
 
 
+def reset_device(device: Device = None) -> None:
+    """Ends the failed state of `device`, by default the current one.
+
+    A device fails when work that was queued for it does; it then refuses all
+    launches and waits. What was allocated stays valid. Work that was queued
+    behind the failed one is lost, so its results are not to be trusted.
+    """
+    _lazy_init()
+    _C._reset_device(_get_device_index(device, optional=True))
+
+
 def get_device_properties(device: Device = None) -> _OpenRegDeviceProperties:
     """Returns what there is to know about `device`, by default the current one.
 
@@ -212,3 +223,4 @@ def get_device_capability(device: Device = None) -> tuple[int, int]:
 
 from torch_openreg.openreg.amp import *  # noqa: E402, F403
 from torch_openreg.openreg.random import *  # noqa: E402, F403
+from torch_openreg.openreg.streams import *  # noqa: E402, F403

@@ -1,0 +1,61 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/fill_cpu_dispatch.h>
+#include <ATen/ops/fill_ops.h>
+#include <ATen/ops/zero_cpu_dispatch.h>
+
+#include "csrc/aten/alias.h"
+#include "csrc/aten/boxed.h"
+#include "csrc/aten/kernels.h"
+
+namespace openreg {
+namespace {
+
+// [fill-scalar] A number that does not fit the dtype is refused at the call.
+at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
+  const auto device = self.device().index();
+  if (!runs_inline(device)) {
+    at::empty({}, at::TensorOptions(self.scalar_type())).fill_(value);
+  }
+  run_or_queue(
+      device,
+      "fill_",
+      [](at::Tensor to, const at::Scalar& number) {
+        at::cpu::fill_(to, number);
+      },
+      self,
+      value);
+  return self;
+}
+// [/fill-scalar]
+
+at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
+  if (value.dim() != 0 || self.device() != value.device()) {
+    return Alias<at::_ops::fill__Tensor>::call(self, value);
+  }
+  run_or_queue(
+      self.device().index(),
+      "fill_",
+      [](at::Tensor to, const at::Tensor& from) { at::cpu::fill_(to, from); },
+      self,
+      value);
+  return self;
+}
+
+at::Tensor& zero_(at::Tensor& self) {
+  run_or_queue(
+      self.device().index(),
+      "zero_",
+      [](at::Tensor to) { at::cpu::zero_(to); },
+      self);
+  return self;
+}
+
+}  // namespace
+
+void register_fills(const Registrar& add) {
+  add("fill_.Scalar", &fill_scalar);
+  add("fill_.Tensor", &fill_tensor);
+  add("zero_", &zero_);
+}
+
+}  // namespace openreg

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <type_traits>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/TensorIterator.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "csrc/aten/alias.h"
+#include "csrc/runtime/allocator.h"
+
+// PyTorch's structured kernels come in two halves: `meta` checks the arguments
+// and says what the result looks like, `impl` computes it. The first half runs
+// on device tensors as they are, on the calling thread; so shapes are known,
+// memory is allocated and errors are raised before anything is queued.
+
+namespace openreg {
+
+// An uninitialized result, as a structured kernel describes it: no strides
+// mean those of the memory format.
+inline at::Tensor make_result(
+    at::IntArrayRef sizes, at::IntArrayRef strides, at::TensorOptions options) {
+  const c10::DeviceGuard guard(options.device());
+  constexpr c10::DispatchKeySet keys(c10::DispatchKey::PrivateUse1);
+  const auto dtype = options.dtype().toScalarType();
+  return strides.empty() ? at::detail::empty_generic(
+                               sizes,
+                               device_allocator(),
+                               keys,
+                               dtype,
+                               options.memory_format_opt())
+                         : at::detail::empty_strided_generic(
+                               sizes, strides, device_allocator(), keys, dtype);
+}
+
+// [structured-functional] A structured kernel that makes its result itself.
+template <typename Kernel>
+struct Functional final : Kernel {
+  at::Tensor output;
+
+  const at::Tensor& maybe_get_output(int64_t) override {
+    return output;
+  }
+  void set_output_strided(
+      int64_t index,
+      at::IntArrayRef sizes,
+      at::IntArrayRef strides,
+      at::TensorOptions options) override {
+    output = make_result(sizes, strides, options);
+    if constexpr (std::is_base_of_v<at::TensorIteratorBase, Kernel>) {
+      Kernel::set_output_raw_strided(index, sizes, strides, options);
+    }
+  }
+  void set_output_raw_strided(
+      int64_t index,
+      at::IntArrayRef sizes,
+      at::IntArrayRef strides,
+      at::TensorOptions options) override {
+    set_output_strided(index, sizes, strides, options);
+  }
+};
+// [/structured-functional]
+
+inline void add_device(CommonDevice& common, const at::Tensor& tensor) {
+  common.add(tensor);
+}
+template <typename T>
+void add_device(CommonDevice&, const T&) {}
+
+// [structured-run] `meta` here, `impl` here or on the stream.
+template <typename Kernel, typename... Args>
+at::Tensor run_structured(const char* name, const Args&... args) {
+  CommonDevice common;
+  (add_device(common, args), ...);
+  Functional<Kernel> kernel;
+  kernel.meta(args...);
+  run_or_queue(
+      common.index(),
+      name,
+      [](auto&&... aliases) { Functional<Kernel>().impl(aliases...); },
+      args...,
+      kernel.output);
+  return std::move(kernel.output);
+}
+// [/structured-run]
+
+}  // namespace openreg

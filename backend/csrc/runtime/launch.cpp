@@ -1,0 +1,58 @@
+#include "csrc/runtime/launch.h"
+
+#include <ATen/Parallel.h>
+
+namespace openreg {
+namespace {
+
+// What a kernel raised that ran on the thread that launched it.
+thread_local std::exception_ptr raised;
+
+// [launch-run] No C++ exception crosses the C API.
+orError_t run(void* args) noexcept {
+  auto* const work = static_cast<QueuedWork*>(args);
+  try {
+    if (at::get_num_threads() != work->threads) {
+      at::set_num_threads(work->threads);
+    }
+    work->run();
+    return orSuccess;
+  } catch (const c10::Error& error) {
+    orSetKernelError(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    orSetKernelError(error.what());
+  } catch (...) {
+    orSetKernelError("it raised what is no std::exception");
+  }
+  raised = std::current_exception();
+  return orErrorLaunchFailure;
+}
+// [/launch-run]
+
+void release(void* args) noexcept {
+  delete static_cast<QueuedWork*>(args);
+}
+
+}  // namespace
+
+// [launch-enqueue-work] An error now is the kernel's own; later, the device's.
+void enqueue_work(
+    c10::DeviceIndex device,
+    const char* name,
+    std::unique_ptr<QueuedWork> work) {
+  const orStream_t stream = current_stream(device);
+  work->threads = at::get_num_threads();
+  raised = nullptr;
+  const orError_t error = without_interpreter_lock([&] {
+    return orLaunchKernel(stream, name, &run, work.release(), &release);
+  });
+  if (error != orSuccess) {
+    if (raised) {
+      std::rethrow_exception(std::exchange(raised, nullptr));
+    }
+    raise_error(error, name);
+  }
+}
+// [/launch-enqueue-work]
+
+}  // namespace openreg

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <utility>
+
+#include "csrc/runtime/device.h"
+
+// Waits of the runtime. It knows no Python, but the thread that waits may hold
+// the interpreter's lock, and the work it waits for may need that lock.
+
+namespace openreg {
+
+// [wait-hooks] How to let go of the interpreter's lock.
+// `release` returns what `acquire` needs, or NULL when this thread does not
+// hold the lock. Set once, by the bindings.
+struct InterpreterLock {
+  void* (*release)() = nullptr;
+  void (*acquire)(void* state) = nullptr;
+};
+
+OPENREG_EXPORT extern InterpreterLock interpreter_lock;
+// [/wait-hooks]
+
+// [wait-without] Every call that may wait goes through this.
+template <typename Wait>
+auto without_interpreter_lock(Wait&& wait) {
+  void* const state =
+      interpreter_lock.release ? interpreter_lock.release() : nullptr;
+  struct Reacquire {
+    void* state;
+    ~Reacquire() {
+      if (state != nullptr) {
+        interpreter_lock.acquire(state);
+      }
+    }
+  } const reacquire{state};
+  return std::forward<Wait>(wait)();
+}
+// [/wait-without]
+
+}  // namespace openreg

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "device/state.h"
+
+// Events: names for moments, and waits for them.
+
+namespace openreg {
+
+// [dev-moment-wait] A moment comes once, and then stays.
+void Moment::complete() {
+  time_ = now();
+  {
+    const std::lock_guard lock(mutex_);
+    done_.store(true, std::memory_order_release);
+  }
+  changed_.notify_all();
+}
+
+void Moment::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return is_done(); });
+}
+
+bool Moment::wait_a_little() {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(
+      lock, std::chrono::milliseconds(5), [this] { return is_done(); });
+}
+// [/dev-moment-wait]
+
+bool should_wait(const Device& device) {
+  return device.failure.sentence.load() == nullptr && !is_ending();
+}
+
+namespace {
+
+EventRef find_event(Machine* machine, orEvent_t handle) {
+  if (machine == nullptr) {
+    return nullptr;
+  }
+  EventRef found = machine->open ? machine->events.find(handle) : nullptr;
+  if (found == nullptr) {
+    fail(
+        orErrorInvalidResourceHandle,
+        "%p is not an event, or was destroyed",
+        static_cast<void*>(handle));
+  }
+  return found;
+}
+
+MomentRef moment_of(const EventRef& event) {
+  const std::lock_guard lock(event->mutex);
+  return event->moment;
+}
+
+// [dev-waits] Waiting is work too, which looks up now and then.
+// A wait ends when it is over, and when the device has failed or the process
+// ends: the host may never write the value, nor reach what it promised.
+struct EventWait {
+  MomentRef moment;
+  const Device* device;
+
+  void operator()() const {
+    while (!moment->wait_a_little() && should_wait(*device)) {
+    }
+  }
+};
+
+struct ValueWait {
+  const uint64_t* address;
+  uint64_t value;
+  const Device* device;
+
+  void operator()() const {
+    std::chrono::microseconds pause(20);
+    while (__atomic_load_n(address, __ATOMIC_ACQUIRE) < value &&
+           should_wait(*device)) {
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::microseconds(500));
+    }
+  }
+};
+
+// A wait is never run by a caller who need not: `auto` would block it.
+template <typename Wait>
+orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
+  if (!join_turn(*stream)) {
+    if (launch_mode.load(std::memory_order_relaxed) != Launch::kBlocking) {
+      const auto run = [](void* args) {
+        (*static_cast<const Wait*>(args))();
+        return orSuccess;
+      };
+      const auto release = [](void* args) { delete static_cast<Wait*>(args); };
+      return queue(
+          stream,
+          Work{
+              orTraceKernel,
+              nullptr,
+              run,
+              nullptr,
+              0,
+              Arguments(new Wait(wait), release)});
+    }
+    if (begin_turn(*stream) != orSuccess) {
+      return orPeekAtLastError();
+    }
+  }
+  wait();
+  end_turn(*stream);
+  return check_device(*stream->device);
+}
+// [/dev-waits]
+
+}  // namespace
+
+}  // namespace openreg
+
+using namespace openreg;
+
+orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
+  Machine* const machine = use_machine();
+  const StreamRef place = enter_stream(machine, "orStreamWaitEvent", stream);
+  const EventRef found = place ? find_event(machine, event) : nullptr;
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  const MomentRef moment = moment_of(found);
+  if (moment == nullptr || moment->is_done()) {
+    return orSuccess;
+  }
+  return guarded("orStreamWaitEvent", [&] {
+    return launch_wait(place, EventWait{moment, place->device});
+  });
+}
+
+orError_t orStreamWaitValue64(
+    orStream_t stream, const uint64_t* address, uint64_t value) {
+  Machine* const machine = use_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (address == nullptr || to_integer(address) % sizeof(*address) != 0 ||
+      in_device_range(machine, address)) {
+    return fail(
+        orErrorInvalidValue,
+        "orStreamWaitValue64: %p is not an aligned address of host memory",
+        static_cast<const void*>(address));
+  }
+  const StreamRef place = enter_stream(machine, "orStreamWaitValue64", stream);
+  if (place == nullptr) {
+    return orPeekAtLastError();
+  }
+  return guarded("orStreamWaitValue64", [&] {
+    return launch_wait(place, ValueWait{address, value, place->device});
+  });
+}
+
+orError_t orEventCreate(orEvent_t* event, unsigned flags) {
+  if (event == nullptr) {
+    return fail(orErrorInvalidValue, "orEventCreate: event is NULL");
+  }
+  if ((flags & ~unsigned{orEventDisableTiming}) != 0) {
+    return fail(
+        orErrorInvalidValue,
+        "orEventCreate: flags are %u; expected 0 or 2",
+        flags);
+  }
+  Machine* const machine = use_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  return guarded("orEventCreate", [&] {
+    *event = machine->events.add([&](orEvent* made, orEvent_t) {
+      made->device = &machine->devices[current_index];
+      made->flags = flags;
+    });
+    return orSuccess;
+  });
+}
+
+orError_t orEventDestroy(orEvent_t event) {
+  Machine* const machine = get_machine();
+  const EventRef found = find_event(machine, event);
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  machine->events.remove(event);
+  return orSuccess;
+}
+
+// [dev-event-record] To record again is to name another moment.
+// Who waits for the one before has it in hand.
+orError_t orEventRecord(orEvent_t event, orStream_t stream) {
+  Machine* const machine = use_machine();
+  const StreamRef place = enter_stream(machine, "orEventRecord", stream);
+  const EventRef found = place ? find_event(machine, event) : nullptr;
+  if (found == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (found->device != place->device) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "orEventRecord: the event is of device %d, the stream of device %d",
+        found->device->index,
+        place->device->index);
+  }
+  return guarded("orEventRecord", [&] {
+    MomentRef moment = mark(*place);
+    const std::lock_guard lock(found->mutex);
+    found->moment = std::move(moment);
+    return orSuccess;
+  });
+}
+// [/dev-event-record]
+
+orError_t orEventQuery(orEvent_t event) {
+  const EventRef found = find_event(get_machine(), event);
+  if (found == nullptr || check_device(*found->device) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  const MomentRef moment = moment_of(found);
+  return moment == nullptr || moment->is_done() ? orSuccess : orErrorNotReady;
+}
+
+orError_t orEventSynchronize(orEvent_t event) {
+  const EventRef found = find_event(get_machine(), event);
+  if (found == nullptr || check_outside("orEventSynchronize") != orSuccess) {
+    return orPeekAtLastError();
+  }
+  if (const MomentRef moment = moment_of(found)) {
+    moment->wait();
+  }
+  return check_device(*found->device);
+}
+
+orError_t orEventElapsedTime(
+    float* milliseconds, orEvent_t start, orEvent_t end) {
+  if (milliseconds == nullptr) {
+    return fail(
+        orErrorInvalidValue, "orEventElapsedTime: milliseconds is NULL");
+  }
+  Machine* const machine = get_machine();
+  const EventRef from = find_event(machine, start);
+  const EventRef to = from ? find_event(machine, end) : nullptr;
+  if (to == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (from->device != to->device) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "orEventElapsedTime: the events are of devices %d and %d",
+        from->device->index,
+        to->device->index);
+  }
+  const MomentRef first = moment_of(from);
+  const MomentRef last = moment_of(to);
+  if (((from->flags | to->flags) & orEventDisableTiming) != 0 ||
+      first == nullptr || last == nullptr) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "orEventElapsedTime: both events must be recorded, and made without "
+        "orEventDisableTiming");
+  }
+  if (check_device(*from->device) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  if (!first->is_done() || !last->is_done()) {
+    return orErrorNotReady;
+  }
+  const auto nanoseconds = static_cast<int64_t>(last->time() - first->time());
+  *milliseconds = static_cast<float>(nanoseconds) * 1e-6f;
+  return orSuccess;
+}
