@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,8 +60,10 @@ def test_a_stream_is_set_with_its_device():
 
 def test_a_stream_of_another_device_type_is_refused():
     before = acc.current_stream()
-    with pytest.raises(RuntimeError, match="device type"):
-        acc.set_stream(torch.Stream("cpu"))
+    cuda = int(torch._C._autograd.DeviceType.CUDA)
+    stream = torch.Stream(stream_id=0, device_index=0, device_type=cuda)
+    with pytest.raises(RuntimeError, match="type CUDA doesn't match the curr"):
+        acc.set_stream(stream)
     for ask in (acc.current_stream, acc.synchronize, acc.memory_stats):
         with pytest.raises(ValueError, match="match the current accelerator"):
             ask("cpu")
@@ -174,14 +177,17 @@ def test_without_a_device_nothing_crashes():
         print(acc.is_available(), acc.device_count())
         print(acc.current_accelerator(), acc.current_accelerator(True))
         torch.manual_seed(1)
+        acc.empty_cache()
+        print(acc.memory_allocated(), len(acc.memory_stats()))
         for ask in (
             lambda: torch.ones(1, device="openreg"),
             lambda: torch.Generator("openreg"),
             lambda: torch.Stream("openreg"),
+            lambda: torch.Event("openreg").record(),
             lambda: acc.synchronize(),
             lambda: acc.current_device_index(),
             lambda: acc.set_device_index(0),
-            lambda: acc.memory_stats(0),
+            lambda: acc.current_stream(),
             lambda: acc.get_memory_info(0),
             lambda: torch.openreg.synchronize(),
             lambda: torch.ones(1).pin_memory(),
@@ -194,7 +200,11 @@ def test_without_a_device_nothing_crashes():
         """,
         OPENREG_DEVICE_COUNT="0",
     )
-    print(printed)
-    lines = printed.splitlines()
-    assert lines[0] == "False 0"
-    assert lines[-1] == "2.0"
+    available, accelerator, memory, *refusals, last = printed.splitlines()
+    assert available == "False 0"
+    assert accelerator == "openreg None"  # the build has one, the machine none
+    assert memory == "0 0"
+    assert len(refusals) == 11
+    for refusal in refusals:
+        assert re.search("OPENREG_DEVICE_COUNT( is |=)0", refusal)
+    assert last == "2.0"

@@ -206,7 +206,7 @@ def test_training_goes_on_after_a_checkpoint_as_if_never_stopped(tmp_path):
             losses.append(loss.item())
         return losses
 
-    net = Net("openreg:1", "openreg:1")
+    net = Net("openreg:0", "openreg:1")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     steps(net, optimizer, 2)
     torch.save(
@@ -221,7 +221,7 @@ def test_training_goes_on_after_a_checkpoint_as_if_never_stopped(tmp_path):
 
     torch.manual_seed(12345)
     saved = torch.load(tmp_path / "checkpoint.pt", map_location="openreg:1")
-    again = Net("openreg:1", "openreg:1")
+    again = Net("openreg:0", "openreg:1")
     optimizer = torch.optim.SGD(again.parameters(), lr=0.1)
     again.load_state_dict(saved["net"])
     optimizer.load_state_dict(saved["optimizer"])
@@ -268,6 +268,24 @@ def test_activation_checkpointing_repeats_the_devices_numbers(
     y.sum().backward()
     assert torch.equal(x.grad, y)
     assert all(map(torch.equal, openreg.get_rng_state_all(), after))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_activation_checkpointing_repeats_the_numbers_of_two_devices(reentrant):
+    def drop(x, y):
+        x = torch.dropout(x, 0.5, True)
+        return x, torch.dropout(y, 0.5, True)
+
+    inputs = [
+        torch.ones(64, device=device, requires_grad=True)
+        for device in ("openreg:0", "openreg:1")
+    ]
+    outputs = checkpoint(drop, *inputs, use_reentrant=reentrant)
+    draw("openreg:0")  # between forward and backward, both move on
+    draw("openreg:1")
+    torch.autograd.backward([y.sum() for y in outputs])
+    for x, y in zip(inputs, outputs, strict=True):
+        assert torch.equal(x.grad, y)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])

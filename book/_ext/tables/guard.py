@@ -127,7 +127,7 @@ GUARD_METHODS = [
         "destroyEvent",
         "The end of a `torch.Event` that was recorded.",
         "guard-record",
-        "test_guard.py::test_events_are_given_back",
+        "test_guard.py::test_an_event_is_given_back_with_its_last_user",
     ),
     GuardMethod(
         "block",
