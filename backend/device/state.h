@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -45,6 +47,16 @@ struct Record {
 };
 // [/dev-record]
 
+// Pages of a device's memory that orIpcOpenMemHandle mapped: which file they
+// are of, and how often they were opened. Most often it is another process's.
+struct Import {
+  dev_t file_system;
+  ino_t file;
+  size_t offset;
+  size_t size;
+  int uses;
+};
+
 // [dev-device] One device: its part of the address space, and its blocks.
 struct Device {
   int index = 0;
@@ -54,8 +66,9 @@ struct Device {
   Failure failure;
   mutable std::shared_mutex mutex;  // guards all below but the list's links
   std::map<uintptr_t, Record*> live;
-  std::map<uintptr_t, size_t> gaps;  // what is free: start and bytes
-  std::vector<Record*> spare;        // records of freed blocks
+  std::map<uintptr_t, Import> imports;  // the live blocks of other devices
+  std::map<uintptr_t, size_t> gaps;     // what is free: start and bytes
+  std::vector<Record*> spare;           // records of freed blocks
   size_t free_bytes = 0;
   std::atomic<Record*> records{nullptr};
 };
@@ -89,7 +102,6 @@ struct Machine {
 };
 
 extern std::atomic<Machine*> ready_machine;
-extern constinit thread_local int current_index;
 
 Machine* start_machine();
 orError_t open_machine(Machine* machine);
@@ -111,11 +123,36 @@ inline Machine* use_machine() {
 }
 // [/dev-machine]
 
+// The default stream that a handle means, or NULL.
+inline orStream* find_default_stream(Machine* machine, orStream_t handle) {
+  const int count = machine == nullptr ? 0 : machine->config.device_count;
+  if (handle == nullptr) {
+    const int index = this_thread.device;
+    return 0 <= index && index < count ? &machine->devices[index].default_stream
+                                       : nullptr;
+  }
+  for (int index = 0; index < count; ++index) {
+    if (handle == &machine->devices[index].default_stream) {
+      return handle;
+    }
+  }
+  return nullptr;
+}
+
 // Whether an ancestor of this process had used the device when it forked.
 bool is_forked();
 
 // The device, or NULL after fail() when `index` is out of range.
 Device* find_device(Machine* machine, int index);
+
+// A live block at free addresses of `device`, whose mutex the caller holds.
+// `base` 0 after fail() when no gap is large enough.
+uintptr_t add_block(const Machine* machine, Device* device, size_t size);
+
+// The reverse; what the addresses lead to is the caller's business.
+void remove_block(const Machine* machine, Device* device, uintptr_t base);
+
+size_t round_to_page(const Machine* machine, size_t bytes);
 
 // CLOCK_MONOTONIC in nanoseconds.
 uint64_t now();
@@ -130,6 +167,23 @@ inline orError_t check_device(const Device& device) {
   const char* const sentence = device.failure.sentence.load();
   return sentence == nullptr ? orSuccess : report_failure(device, sentence);
 }
+
+// [dev-enter-stream] What a call that launches or waits asks of its stream.
+// It must not come from inside the device's own work, and the device must not
+// have failed. Empty after fail().
+StreamRef enter_any_stream(
+    Machine* machine, const char* call, orStream_t handle);
+
+inline StreamRef enter_stream(
+    Machine* machine, const char* call, orStream_t handle) {
+  orStream* const stream = find_default_stream(machine, handle);
+  if (stream != nullptr && this_thread.inside == nullptr &&
+      stream->device->failure.sentence.load() == nullptr) [[likely]] {
+    return StreamRef(StreamRef(), stream);
+  }
+  return enter_any_stream(machine, call, handle);
+}
+// [/dev-enter-stream]
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

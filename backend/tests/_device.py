@@ -65,6 +65,26 @@ class PointerAttributes(ctypes.Structure):
     ]
 
 
+class MemHandle(ctypes.Structure):
+    _fields_ = [("fd", c_int), ("offset", c_size_t), ("size", c_size_t)]
+
+
+class TraceRecord(ctypes.Structure):
+    _fields_ = [
+        ("phase", c_int),
+        ("kind", c_int),
+        ("name", c_char_p),
+        ("device", c_int),
+        ("stream", c_uint64),
+        ("bytes", c_size_t),
+        ("work", c_uint64),
+        ("time_ns", c_uint64),
+    ]
+
+
+TraceFunction = ctypes.CFUNCTYPE(None, POINTER(TraceRecord), c_void_p)
+
+
 class DeviceError(Exception):
     """What a call answered, by name, and the sentence it left."""
 
@@ -133,6 +153,9 @@ def load():
         "orEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
         "orTraceSubscribe": [c_void_p, c_void_p],
         "orExplainFault": [c_void_p, c_char_p, c_size_t],
+        "orIpcGetMemHandle": [POINTER(MemHandle), c_void_p],
+        "orIpcOpenMemHandle": [POINTER(c_void_p), POINTER(MemHandle)],
+        "orIpcCloseMemHandle": [c_void_p],
     }
     for name, types in pointers.items():
         getattr(library, name).argtypes = types
@@ -241,6 +264,28 @@ def launch(kernel, stream=None, args=None, release=None, name=b"test"):
         stream,
         name,
         ctypes.cast(kernel, c_void_p) if kernel else None,
+        args,
+        ctypes.cast(release, c_void_p) if release else None,
+    )
+
+
+def ipc_get(pointer):
+    return result(MemHandle, "orIpcGetMemHandle", pointer)
+
+
+def ipc_open(handle):
+    return result(c_void_p, "orIpcOpenMemHandle", byref(handle))
+
+
+def ipc_close(pointer):
+    call("orIpcCloseMemHandle", pointer)
+
+
+def launch_host(function, stream=None, args=None, release=None):
+    call(
+        "orLaunchHostFunc",
+        stream,
+        ctypes.cast(function, c_void_p) if function else None,
         args,
         ctypes.cast(release, c_void_p) if release else None,
     )

@@ -222,5 +222,7 @@ def get_device_capability(device: Device = None) -> tuple[int, int]:
 
 
 from torch_openreg.openreg.amp import *  # noqa: E402, F403
+from torch_openreg.openreg.memory import *  # noqa: E402, F403
 from torch_openreg.openreg.random import *  # noqa: E402, F403
+from torch_openreg.openreg.sharing import *  # noqa: E402, F403
 from torch_openreg.openreg.streams import *  # noqa: E402, F403
