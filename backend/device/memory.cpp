@@ -14,11 +14,6 @@ namespace openreg {
 
 namespace {
 
-size_t round_to_page(const Machine* machine, size_t bytes) {
-  const size_t page = machine->config.page;
-  return (bytes + page - 1) / page * page;
-}
-
 // Blocks are cut from the smallest gap that holds them.
 // The answer is 0 when no gap does.
 uintptr_t take(Device* device, size_t bytes) {
@@ -107,6 +102,8 @@ Block find_pinned(Machine* machine, uintptr_t place) {
   return {orMemoryTypeHost, block.device, base, block.size};
 }
 
+}  // namespace
+
 // What is freed must not be in use.
 orError_t settle_device(Machine* machine, Device* device, const char* call) {
   if (check_outside(call) != orSuccess) {
@@ -118,7 +115,42 @@ orError_t settle_device(Machine* machine, Device* device, const char* call) {
   });
 }
 
-}  // namespace
+size_t round_to_page(const Machine* machine, size_t bytes) {
+  const size_t page = machine->config.page;
+  return (bytes + page - 1) / page * page;
+}
+
+// [dev-add-block] A block is an entry in two lists: the device's, the handler's.
+uintptr_t add_block(const Machine* machine, Device* device, size_t size) {
+  // Compared first, so that rounding up cannot overflow.
+  const bool fits = size <= machine->config.capacity;
+  const uintptr_t base = fits ? take(device, round_to_page(machine, size)) : 0;
+  if (base == 0) {
+    fail(
+        orErrorMemoryAllocation,
+        "device %d has no gap of %zu bytes; %zu of its %zu bytes are free",
+        device->index,
+        size,
+        device->free_bytes,
+        machine->config.capacity);
+    return 0;
+  }
+  Record* const record = unused_record(device);
+  record->size = size;
+  record->base = base;
+  device->live.emplace(base, record);
+  return base;
+}
+
+void remove_block(const Machine* machine, Device* device, uintptr_t base) {
+  const auto block = device->live.find(base);
+  Record* const record = block->second;
+  give_back(device, base, round_to_page(machine, record->size));
+  record->base = 0;
+  device->spare.push_back(record);
+  device->live.erase(block);
+}
+// [/dev-add-block]
 
 // [dev-find-block] Any address inside a block finds it; look-ups share a lock.
 Block find_block(Machine* machine, const void* address) {
@@ -162,22 +194,10 @@ orError_t orMalloc(void** ptr, size_t size) {
   }
   Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
-  // Compared first, so that rounding up cannot overflow.
-  const bool fits = size <= machine->config.capacity;
-  const uintptr_t base = fits ? take(device, round_to_page(machine, size)) : 0;
+  const uintptr_t base = add_block(machine, device, size);
   if (base == 0) {
-    return fail(
-        orErrorMemoryAllocation,
-        "device %d has no gap of %zu bytes; %zu of its %zu bytes are free",
-        device->index,
-        size,
-        device->free_bytes,
-        machine->config.capacity);
+    return orPeekAtLastError();
   }
-  Record* const record = unused_record(device);
-  record->size = size;
-  record->base = base;
-  device->live.emplace(base, record);
   *ptr = reinterpret_cast<void*>(base);
   return orSuccess;
 }
@@ -212,15 +232,18 @@ orError_t orFree(void* ptr) {
         "orFree: %p is not the start of a block; expected what orMalloc gave",
         ptr);
   }
+  if (device->imports.count(block->first) != 0) {
+    return fail(
+        orErrorInvalidDevicePointer,
+        "orFree: %p is another process's memory; orIpcCloseMemHandle takes it",
+        ptr);
+  }
   const auto [base, record] = *block;
   const size_t bytes = round_to_page(machine, record->size);
   if (release_pages(device, base - device->base, bytes) != orSuccess) {
     return orPeekAtLastError();
   }
-  record->base = 0;
-  device->spare.push_back(record);
-  device->live.erase(block);
-  give_back(device, base, bytes);
+  remove_block(machine, device, base);
   return orSuccess;
 }
 // [/dev-or-free]

@@ -9,8 +9,9 @@
  *
  * The environment is read at the first call. A process uses the device once it
  * has allocated, launched or created something, or called orMemGetInfo. A child
- * forked later is cut off: its calls give orErrorForkedProcess, but for orFree
- * and orFreeHost, which do nothing. A child forked before starts afresh.
+ * forked later is cut off: its calls give orErrorForkedProcess, but for orFree,
+ * orFreeHost and orIpcCloseMemHandle, which do nothing. A child forked before
+ * starts afresh.
  *
  * At exit no queued work is begun any more and its arguments are not released;
  * kernels that run may end.
@@ -373,6 +374,39 @@ typedef struct orTraceRecord {
 typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
 OPENREG_API orError_t orTraceSubscribe(orTraceFn fn, void* user);
 /* [/dev-trace] */
+
+/* [dev-ipc] Memory that processes share. */
+/* A block of device memory, for another process. Its pages are a part of a
+ * file, so the file's descriptor is what must reach the other process, over a
+ * Unix socket for instance. CUDA: cudaIpcMemHandle_t, opaque bytes. */
+typedef struct orIpcMemHandle {
+  int fd;        /* open while this process lives; not the caller's to close */
+  size_t offset; /* of the block in the file, in bytes */
+  size_t size;   /* of the block, as orMalloc was asked */
+} orIpcMemHandle;
+
+/* What another process needs to map the block that starts at `ptr`. That the
+ * block is not freed while it is in use elsewhere is the caller's business.
+ * orErrorInvalidDevicePointer when `ptr` is not the start of a live block,
+ * orErrorInvalidValue when it is itself another process's memory.
+ * CUDA: cudaIpcGetMemHandle. */
+OPENREG_API orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr);
+
+/* Maps the block at addresses of the current device, which are used up as with
+ * orMalloc; a block that is open there already keeps its addresses. What one
+ * process writes, all see. `fd` may be closed afterwards, and the pages live
+ * until the last process lets go of them. orErrorInvalidResourceHandle when
+ * `fd` is no file, orErrorInvalidValue when the range is not in it,
+ * orErrorMemoryAllocation when the device has no such range free.
+ * CUDA: cudaIpcOpenMemHandle, which refuses a block of the same process. */
+OPENREG_API orError_t
+orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle);
+
+/* To be called once for each orIpcOpenMemHandle, when no work uses the block
+ * any more; the last call gives the addresses back. orErrorInvalidDevicePointer
+ * for all but what orIpcOpenMemHandle gave. CUDA: cudaIpcCloseMemHandle. */
+OPENREG_API orError_t orIpcCloseMemHandle(void* ptr);
+/* [/dev-ipc] */
 
 /* Writes one line about a faulting address into `buffer`, NUL-terminated and
  * cut at `size` bytes: the device, the block and the likely mistake. Returns

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -45,6 +47,16 @@ struct Record {
 };
 // [/dev-record]
 
+// Pages of a device's memory that orIpcOpenMemHandle mapped: which file they
+// are of, and how often they were opened. Most often it is another process's.
+struct Import {
+  dev_t file_system;
+  ino_t file;
+  size_t offset;
+  size_t size;
+  int uses;
+};
+
 // [dev-device] One device: its part of the address space, and its blocks.
 struct Device {
   int index = 0;
@@ -54,8 +66,9 @@ struct Device {
   Failure failure;
   mutable std::shared_mutex mutex;  // guards all below but the list's links
   std::map<uintptr_t, Record*> live;
-  std::map<uintptr_t, size_t> gaps;  // what is free: start and bytes
-  std::vector<Record*> spare;        // records of freed blocks
+  std::map<uintptr_t, Import> imports;  // the live blocks of other devices
+  std::map<uintptr_t, size_t> gaps;     // what is free: start and bytes
+  std::vector<Record*> spare;           // records of freed blocks
   size_t free_bytes = 0;
   std::atomic<Record*> records{nullptr};
 };
@@ -132,6 +145,15 @@ bool is_forked();
 // The device, or NULL after fail() when `index` is out of range.
 Device* find_device(Machine* machine, int index);
 
+// A live block at free addresses of `device`, whose mutex the caller holds.
+// `base` 0 after fail() when no gap is large enough.
+uintptr_t add_block(const Machine* machine, Device* device, size_t size);
+
+// The reverse; what the addresses lead to is the caller's business.
+void remove_block(const Machine* machine, Device* device, uintptr_t base);
+
+size_t round_to_page(const Machine* machine, size_t bytes);
+
 // CLOCK_MONOTONIC in nanoseconds.
 uint64_t now();
 
@@ -161,6 +183,10 @@ inline StreamRef enter_stream(
   }
   return enter_any_stream(machine, call, handle);
 }
+
+// Waits for what may use memory that a call takes back; not permitted inside
+// the device's own work.
+orError_t settle_device(Machine* machine, Device* device, const char* call);
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

@@ -65,6 +65,10 @@ class PointerAttributes(ctypes.Structure):
     ]
 
 
+class MemHandle(ctypes.Structure):
+    _fields_ = [("fd", c_int), ("offset", c_size_t), ("size", c_size_t)]
+
+
 class TraceRecord(ctypes.Structure):
     _fields_ = [
         ("phase", c_int),
@@ -149,6 +153,9 @@ def load():
         "orEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
         "orTraceSubscribe": [c_void_p, c_void_p],
         "orExplainFault": [c_void_p, c_char_p, c_size_t],
+        "orIpcGetMemHandle": [POINTER(MemHandle), c_void_p],
+        "orIpcOpenMemHandle": [POINTER(c_void_p), POINTER(MemHandle)],
+        "orIpcCloseMemHandle": [c_void_p],
     }
     for name, types in pointers.items():
         getattr(library, name).argtypes = types
@@ -260,6 +267,18 @@ def launch(kernel, stream=None, args=None, release=None, name=b"test"):
         args,
         ctypes.cast(release, c_void_p) if release else None,
     )
+
+
+def ipc_get(pointer):
+    return result(MemHandle, "orIpcGetMemHandle", pointer)
+
+
+def ipc_open(handle):
+    return result(c_void_p, "orIpcOpenMemHandle", byref(handle))
+
+
+def ipc_close(pointer):
+    call("orIpcCloseMemHandle", pointer)
 
 
 def launch_host(function, stream=None, args=None, release=None):

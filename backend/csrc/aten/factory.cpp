@@ -111,8 +111,6 @@ at::Tensor efficient_zero_tensor(
 // asked before a shape changes, so that a full device leaves the tensor as is.
 void grow_storage(const c10::Storage& storage, size_t bytes) {
   if (bytes > storage.nbytes()) {
-    TORCH_CHECK(
-        storage.resizable(), "Trying to resize storage that is not resizable");
     at::detail::getPrivateUse1Hooks().resizePrivateUse1Bytes(storage, bytes);
   }
 }

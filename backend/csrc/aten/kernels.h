@@ -14,6 +14,7 @@ void register_stream_use(const Registrar& add);
 
 // What PyTorch asks a backend to write itself.
 void register_zero_tensor(const Registrar& add);
+void register_shallow_copy(const Registrar& add);
 void register_convolution(const Registrar& add);
 void register_recurrent(const Registrar& add);
 void register_random(const Registrar& add);

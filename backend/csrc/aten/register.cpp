@@ -12,6 +12,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_stream_use(add);
   if (full_operator_set()) {
     register_zero_tensor(add);
+    register_shallow_copy(add);
     register_convolution(add);
     register_recurrent(add);
     register_random(add);

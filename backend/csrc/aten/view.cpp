@@ -1,3 +1,4 @@
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -11,6 +12,25 @@
 // tensors are plain TensorImpls; a backend registers them under its key.
 
 namespace openreg {
+namespace {
+
+bool is_dense(const at::Tensor& tensor) {
+  return (tensor.is_cpu() || tensor.is_privateuseone()) &&
+         tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense));
+}
+
+// [view-shallow-copy] A tensor may take the data of one on the other side.
+// Module.to() asks this. Unless it hears yes, each parameter becomes a new
+// object: an optimizer keeps the old ones, and tied weights come apart.
+bool has_compatible_shallow_copy_type(
+    const at::Tensor& self, const at::Tensor& from) {
+  return (is_dense(self) && is_dense(from)) ||
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(
+             from.key_set());
+}
+// [/view-shallow-copy]
+
+}  // namespace
 
 // [view-register] Six views; select, transpose and their kin call as_strided.
 void register_views(const Registrar& add) {
@@ -22,5 +42,9 @@ void register_views(const Registrar& add) {
   add("view_as_complex", &at::native::view_as_complex);
 }
 // [/view-register]
+
+void register_shallow_copy(const Registrar& add) {
+  add("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
+}
 
 }  // namespace openreg

@@ -99,18 +99,18 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   // [hooks-resize] untyped_storage().resize_(): new memory, the old bytes.
   void resizePrivateUse1Bytes(
       const c10::Storage& storage, size_t bytes) const override {
+    TORCH_CHECK(
+        storage.resizable(), "Trying to resize storage that is not resizable");
     const c10::DeviceGuard guard(storage.device());
     auto data = pool_data_ptr(storage.device().index(), bytes);
     const size_t kept = std::min(storage.nbytes(), bytes);
     if (kept > 0) {
-      OPENREG_CHECK(without_interpreter_lock([&] {
-        return orMemcpyAsync(
-            data.get(),
-            storage.data(),
-            kept,
-            orMemcpyDeviceToDevice,
-            current_stream(storage.device().index()));
-      }));
+      OPENREG_CHECK_WAIT(orMemcpyAsync(
+          data.get(),
+          storage.data(),
+          kept,
+          orMemcpyDeviceToDevice,
+          current_stream(storage.device().index())));
     }
     storage.set_data_ptr_noswap(std::move(data));
     storage.set_nbytes(bytes);

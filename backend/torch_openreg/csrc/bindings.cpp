@@ -173,6 +173,8 @@ void bind(py::module_& m) {
   bind_device(m);
   bind_properties(m);
   bind_fallback(m);
+  bind_sharing(m);
+  bind_memory(m);
   bind_streams(m);
 }
 

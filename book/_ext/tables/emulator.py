@@ -81,6 +81,12 @@ DEVICE_TESTS = {
     "orDeviceGetDefaultStream": "test_device.py::test_default_streams_differ",
     "orExplainFault": "test_device_fault.py::"
     "test_fault_in_a_block_is_explained",
+    "orIpcGetMemHandle": "test_sharing_device.py::"
+    "test_only_the_start_of_a_live_block_has_a_handle",
+    "orIpcOpenMemHandle": "test_sharing_device.py::"
+    "test_opening_again_gives_the_same_addresses_until_the_last_close",
+    "orIpcCloseMemHandle": "test_sharing_device.py::"
+    "test_opening_again_gives_the_same_addresses_until_the_last_close",
     "orErrorInvalidValue": "test_device_memory.py::test_null_is_refused",
     "orErrorMemoryAllocation": "test_device_memory.py::"
     "test_capacity_is_real_and_comes_back",

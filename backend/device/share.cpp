@@ -1,0 +1,209 @@
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "device/state.h"
+
+// Blocks that processes share. A device's memory is a file, so a block is a
+// part of one, and another process maps that part where its kernels look.
+
+namespace openreg {
+
+namespace {
+
+// [dev-map-pages] Pages of a file, at the kernel's end of device addresses.
+// Whatever was mapped there before is replaced in one step.
+bool map_pages(
+    const Machine* machine,
+    uintptr_t base,
+    size_t bytes,
+    int fd,
+    size_t offset) {
+  void* const place =
+      reinterpret_cast<void*>(base + machine->space.kernel_offset);
+  constexpr int protection = PROT_READ | PROT_WRITE;
+  constexpr int flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+  return mmap(place, bytes, protection, flags, fd, offset) != MAP_FAILED &&
+         madvise(place, bytes, MADV_DONTFORK) == 0 &&
+         madvise(place, bytes, MADV_DONTDUMP) == 0;
+}
+// [/dev-map-pages]
+
+orError_t map_own_pages(
+    const Machine* machine, const Device* device, uintptr_t base, size_t size) {
+  const size_t bytes = round_to_page(machine, size);
+  const size_t offset = base - device->base;
+  if (map_pages(machine, base, bytes, device->memory, offset)) {
+    return orSuccess;
+  }
+  return fail(
+      orErrorMemoryAllocation,
+      "cannot map the memory of device %d back: %s",
+      device->index,
+      std::strerror(errno));
+}
+
+// Checked here, because a range past the file's end would fault in a kernel.
+orError_t check_handle(
+    const Machine* machine, const orIpcMemHandle& handle, struct stat* file) {
+  if (fstat(handle.fd, file) != 0 || !S_ISREG(file->st_mode)) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "orIpcOpenMemHandle: descriptor %d is not that of a device's memory",
+        handle.fd);
+  }
+  const size_t length = file->st_size;
+  if (handle.offset % machine->config.page != 0 || handle.size == 0 ||
+      handle.offset > length || handle.size > length - handle.offset) {
+    return fail(
+        orErrorInvalidValue,
+        "orIpcOpenMemHandle: %zu bytes at %zu are no block of a memory of %zu",
+        handle.size,
+        handle.offset,
+        length);
+  }
+  return orSuccess;
+}
+
+// The same pages are not mapped twice.
+uintptr_t reopen(
+    Device* device, const orIpcMemHandle& handle, const struct stat& file) {
+  for (auto& [base, import] : device->imports) {
+    if (import.file_system == file.st_dev && import.file == file.st_ino &&
+        import.offset == handle.offset && import.size == handle.size) {
+      ++import.uses;
+      return base;
+    }
+  }
+  return 0;
+}
+
+// [dev-import] Addresses of our own, and under them another device's pages.
+uintptr_t import_block(
+    const Machine* machine,
+    Device* device,
+    const orIpcMemHandle& handle,
+    const struct stat& file) {
+  const uintptr_t base = add_block(machine, device, handle.size);
+  if (base == 0) {
+    return 0;
+  }
+  const size_t bytes = round_to_page(machine, handle.size);
+  if (!map_pages(machine, base, bytes, handle.fd, handle.offset)) {
+    const char* const reason = std::strerror(errno);
+    map_own_pages(machine, device, base, handle.size);
+    remove_block(machine, device, base);
+    fail(
+        orErrorMemoryAllocation,
+        "cannot map %zu bytes of another process's device: %s",
+        handle.size,
+        reason);
+    return 0;
+  }
+  device->imports[base] = {
+      file.st_dev, file.st_ino, handle.offset, handle.size, 1};
+  return base;
+}
+// [/dev-import]
+
+}  // namespace
+
+}  // namespace openreg
+
+using namespace openreg;
+
+// [dev-ipc-get] Where the block lies in the file.
+orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
+  if (handle == nullptr) {
+    return fail(orErrorInvalidValue, "orIpcGetMemHandle: handle is NULL");
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  const Block block = find_block(machine, ptr);
+  if (block.type != orMemoryTypeDevice || block.base != to_integer(ptr)) {
+    return fail(
+        orErrorInvalidDevicePointer,
+        "orIpcGetMemHandle: %p is not the start of a live block of a device",
+        ptr);
+  }
+  const Device* const device = owner_of(machine, ptr);
+  const std::shared_lock lock(device->mutex);
+  if (device->imports.count(block.base) != 0) {
+    return fail(
+        orErrorInvalidValue,
+        "orIpcGetMemHandle: %p came from another process, which alone can "
+        "share it",
+        ptr);
+  }
+  *handle = {device->memory, block.base - device->base, block.size};
+  return orSuccess;
+}
+// [/dev-ipc-get]
+
+// [dev-ipc-open] A block that is open already is counted, not mapped again.
+orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
+  if (ptr == nullptr || handle == nullptr) {
+    return fail(
+        orErrorInvalidValue, "orIpcOpenMemHandle: ptr or handle is NULL");
+  }
+  Machine* const machine = use_machine();
+  struct stat file{};
+  if (machine == nullptr ||
+      check_handle(machine, *handle, &file) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  Device* const device = &machine->devices[this_thread.device];
+  const std::unique_lock lock(device->mutex);
+  uintptr_t base = reopen(device, *handle, file);
+  if (base == 0) {
+    base = import_block(machine, device, *handle, file);
+  }
+  if (base == 0) {
+    return orPeekAtLastError();
+  }
+  *ptr = reinterpret_cast<void*>(base);
+  return orSuccess;
+}
+// [/dev-ipc-open]
+
+// [dev-ipc-close] The device's own pages return to where they were.
+orError_t orIpcCloseMemHandle(void* ptr) {
+  if (is_forked()) {
+    return orSuccess;  // what a parent opened is the parent's to close
+  }
+  Machine* const machine = get_machine();
+  if (machine == nullptr) {
+    return orPeekAtLastError();
+  }
+  if (find_block(machine, ptr).type == orMemoryTypeDevice) {
+    Device* const device = owner_of(machine, ptr);
+    if (settle_device(machine, device, "orIpcCloseMemHandle") != orSuccess) {
+      return orPeekAtLastError();
+    }
+    const std::unique_lock lock(device->mutex);
+    const auto entry = device->imports.find(to_integer(ptr));
+    if (entry != device->imports.end()) {
+      auto& [base, import] = *entry;
+      if (import.uses == 1) {
+        if (map_own_pages(machine, device, base, import.size) != orSuccess) {
+          return orPeekAtLastError();
+        }
+        remove_block(machine, device, base);
+        device->imports.erase(entry);
+      } else {
+        --import.uses;
+      }
+      return orSuccess;
+    }
+  }
+  return fail(
+      orErrorInvalidDevicePointer,
+      "orIpcCloseMemHandle: %p is not what orIpcOpenMemHandle gave, or closed",
+      ptr);
+}
+// [/dev-ipc-close]

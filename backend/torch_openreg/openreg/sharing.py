@@ -1,0 +1,163 @@
+"""Storages for several processes: what torch.multiprocessing sends is shared.
+
+Importing this module tells `multiprocessing` how a storage of a device is sent
+over its queues, pipes and to new processes. PyTorch sends a tensor as a storage
+and a shape, so tensors need next to nothing of their own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import socket
+import threading
+import weakref
+from multiprocessing import context, reduction
+from typing import Any, NamedTuple
+
+import torch
+from torch.multiprocessing import reductions
+
+from torch_openreg import _C, openreg
+
+__all__ = ["ipc_collect"]
+
+
+# [py-sharing-lease] A lease ends when no process has its other end open.
+class _Lease(NamedTuple):
+    """A storage that another process uses, or is about to."""
+
+    storage: torch.UntypedStorage
+    ours: socket.socket
+    theirs: socket.socket
+    launch: weakref.ref[Any] | None  # of the process that inherits theirs
+
+    def drop_copy(self) -> None:
+        """Closes this process's copy of the other end, once it was passed on.
+
+        A new process inherits it, so it stays open until there is a process,
+        or until there will be none.
+        """
+        launch = self.launch and self.launch()
+        if launch is None or hasattr(launch, "pid"):
+            self.theirs.close()
+
+
+_leases: list[_Lease] = []
+_lock = threading.Lock()
+
+
+def ipc_collect() -> None:
+    """Frees the memory that other processes have let go of.
+
+    Sharing another tensor does the same. A process lets go of a tensor when it
+    frees it and when it ends, however it ends.
+
+    Raises:
+        RuntimeError: As for `init`.
+    """
+    openreg._lazy_init()
+    with _lock:
+        hung_up = select.poll()
+        for lease in _leases:
+            lease.drop_copy()
+            hung_up.register(lease.ours, 0)
+        gone = {descriptor for descriptor, _ in hung_up.poll(0)}
+        ended = [lease for lease in _leases if lease.ours.fileno() in gone]
+        for lease in ended:
+            _leases.remove(lease)
+            lease.ours.close()
+
+
+def _close() -> None:
+    """Is called at exit. What is still open elsewhere lives on there."""
+    for lease in _leases:
+        lease.ours.close()
+        lease.theirs.close()
+    _leases.clear()
+
+
+# [/py-sharing-lease]
+
+
+# [py-sharing-send] What is pickled is the way to the memory, not the bytes.
+def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
+    """Is called by `multiprocessing` for each storage that is sent."""
+    if storage.device.type != "openreg":
+        return reductions.reduce_storage(storage)
+    device = storage.device.index
+    if storage.nbytes() == 0:
+        return _empty_storage, (device,)
+    ipc_collect()
+    # Whoever sends need not be the thread whose streams write the storage.
+    openreg.synchronize(device)
+    segment, start, size = _C._share_storage(storage)
+    memory, offset, _ = segment
+    ours, theirs = socket.socketpair()
+    socket.send_fds(ours, [b"memory"], [memory])
+    key = (*reductions.fd_id(memory), offset + start, size)
+    lease = reduction.DupFd(theirs.fileno())
+    launch = context.get_spawning_popen()
+    with _lock:
+        _leases.append(
+            _Lease(storage, ours, theirs, launch and weakref.ref(launch))
+        )
+    reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
+    return _rebuild_storage, (device, segment[1:], start, size, key, lease)
+
+
+# [/py-sharing-send]
+
+
+def _empty_storage(device: int) -> torch.UntypedStorage:
+    return torch.UntypedStorage(device=torch.device("openreg", device))
+
+
+# [py-sharing-receive] A storage that is here already is not opened again.
+def _rebuild_storage(
+    device: int,
+    segment: tuple[int, int],
+    start: int,
+    size: int,
+    key: tuple[int, ...],
+    lease: Any,
+) -> torch.UntypedStorage:
+    """Is called by the process that receives what _reduce_storage returned."""
+    with socket.socket(fileno=lease.detach()) as channel, _lock:
+        known = reductions.storage_from_cache(torch.UntypedStorage, key)
+        if known is not None:
+            return known
+        os.set_inheritable(channel.fileno(), False)
+        openreg._lazy_init()
+        _, (memory,), _, _ = socket.recv_fds(channel, 16, 1)
+        try:
+            storage = _C._open_storage(
+                device, (memory, *segment), start, size, channel.fileno()
+            )
+        finally:
+            os.close(memory)
+        channel.detach()
+    reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
+    return storage
+
+
+# [/py-sharing-receive]
+
+
+# [py-sharing-register] Whatever multiprocessing sends passes here.
+def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """PyTorch's own, which forgets the conjugate and the negative bit."""
+    reduced = reductions.reduce_tensor(tensor)
+    if tensor.device.type == "openreg" and (
+        tensor.is_conj() or tensor.is_neg()
+    ):
+        return tensor.__reduce_ex__(2)
+    return reduced
+
+
+for _kind in (torch.Tensor, torch.nn.Parameter):
+    reduction.register(_kind, _reduce_tensor)
+reduction.register(torch.UntypedStorage, _reduce_storage)
+atexit.register(_close)
+# [/py-sharing-register]
