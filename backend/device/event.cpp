@@ -81,7 +81,6 @@ struct ValueWait {
     }
   }
 };
-
 // [/dev-waits]
 
 // A wait is never run by a caller who need not: `auto` would block it.

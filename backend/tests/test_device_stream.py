@@ -185,7 +185,8 @@ def test_blocking_waits_for_other_threads_and_for_values():
     code = """
     import threading
     log, gate = [], Gate()
-    threading.Timer(0.05, lambda: (log.append("opened"), gate.open())).start()
+    timer = threading.Timer(0.05, lambda: (log.append("opened"), gate.open()))
+    timer.start()
     stream = make_stream()
     gate.hold(stream)
     log.append("waited")
@@ -194,6 +195,7 @@ def test_blocking_waits_for_other_threads_and_for_values():
     launch(kernel, stream)
     record(event, stream)
     print(log, is_done("orEventQuery", event), is_done("orStreamQuery", stream))
+    timer.join()
     print(len(os.listdir("/proc/self/task")))
     """
     printed = d.check_run(code, OPENREG_LAUNCH="blocking")
@@ -446,8 +448,11 @@ WORKERS = """
     def tasks(what):
         found = {}
         for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/comm") as comm:
-                name = comm.read().strip()
+            try:
+                with open(f"/proc/self/task/{task}/comm") as comm:
+                    name = comm.read().strip()
+            except OSError:  # the thread has just ended
+                continue
             if name.startswith("openreg-"):
                 found[name] = what(int(task))
         return dict(sorted(found.items()))
