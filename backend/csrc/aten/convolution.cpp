@@ -91,7 +91,11 @@ at::Tensor convolution(
   common.add(weight);
   common.add(bias.value_or(at::Tensor()));
   const auto device = common.index();
-  if (!runs_inline(device)) {
+  const auto type = input.scalar_type();
+  const bool sure = is_usual(type) && at::isFloatingType(type) &&
+                    weight.scalar_type() == type &&
+                    (!bias.has_value() || bias->scalar_type() == type);
+  if (sure && !runs_inline(device)) {
     const auto result = make_convolution_result(
         input,
         weight,
@@ -102,6 +106,7 @@ at::Tensor convolution(
         output_padding,
         groups);
     run_or_queue(
+        sure,
         device,
         "convolution",
         &convolve_into,

@@ -88,7 +88,18 @@ class ExternalStream(Stream):
         return _rebuild(cls, index, _C._external_stream(index, stream_ptr))
 
 
-class Event(torch.Event):
+class _EventType(type):
+    """Of a class that makes objects of its base."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return (
+            isinstance(instance, torch.Event)
+            and instance.device.type == "openreg"
+        )
+
+
+# [py-streams-event] A torch.Event of this device, under torch.cuda's name.
+class Event(torch.Event, metaclass=_EventType):
     """A mark in a stream, which other streams and the host can wait for.
 
     It belongs to no device until it is recorded. It may be recorded again: who
@@ -103,18 +114,22 @@ class Event(torch.Event):
         NotImplementedError: `interprocess` is true.
     """
 
-    def __new__(
+    def __new__(  # type: ignore[misc]
         cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
-    ) -> Event:
+    ) -> torch.Event:
         if interprocess:
             raise NotImplementedError(
                 "An openreg event cannot be shared with another process. "
                 "Synchronize before you send a tensor instead."
             )
-        return super().__new__(cls, "openreg", enable_timing=enable_timing)
+        # The methods of torch.Event take no object of a subclass (torch 2.13).
+        return torch.Event("openreg", enable_timing=enable_timing)
+
+
+# [/py-streams-event]
 
 
 def _rebuild(cls: type[Any], device: int, stream_id: int) -> Any:
