@@ -26,6 +26,18 @@ SITE = ROOT / "book" / "_build" / "html"
 # Tests that launch nothing in their own process: they need no second mode.
 ONE_MODE = ("autoload", "build", "device", "environment", "exit", "house")
 
+# Tests that launch nothing in their own process: they need no second mode.
+ONE_MODE = (
+    "autoload",
+    "build",
+    "device",
+    "environment",
+    "exit",
+    "house",
+    "minimal",
+    "sharing",
+)
+
 # Tests whose outcome could depend on which thread comes first.
 CONCURRENT = (
     "device_stream",
@@ -188,13 +200,15 @@ def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     build_checked(session)
     run(session, "python", "-m", "pytest", *session.posargs)
-    if not session.posargs:
-        # The same order of work must come of every way to launch it.
-        for mode, marks in (("async", ""), ("blocking", " and not queued")):
-            session.log(f"Once more, with OPENREG_LAUNCH={mode}.")
-            again = ("-m", f"not stress{marks}", *IN_PROCESS)
-            pytest = ("python", "-m", "pytest", *again)
-            run(session, *pytest, OPENREG_LAUNCH=mode)
+    if session.posargs:
+        return
+    # However work is launched, the same must come of it.
+    tests = ROOT / "backend" / "tests"
+    without = [f"--ignore-glob={tests}/test_{name}*" for name in ONE_MODE]
+    again = ("python", "-m", "pytest", tests, *without)
+    run(session, *again, OPENREG_LAUNCH="async")
+    blocking = ("-m", "not stress and not queued")
+    run(session, *again, *blocking, OPENREG_LAUNCH="blocking")
 
 
 @nox.session
