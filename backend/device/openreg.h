@@ -297,6 +297,10 @@ OPENREG_API orError_t orStreamEndTurn(orStream_t stream);
 /* 1 when a launch on `stream` would run at once on the calling thread, if
  * nobody else launched first; else 0. */
 OPENREG_API int orStreamRunsInline(orStream_t stream);
+
+/* 1 while this thread has its turn on a stream of any device, else 0. It must
+ * not wait for other threads then, who may be waiting for that turn. */
+OPENREG_API int orThreadHasTurn(void);
 /* [/dev-turn] */
 
 /* Events. */
