@@ -66,16 +66,18 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
-        "Serialization",
-        "",
+        "Storage and serialization",
+        "storage",
         {
             "`torch.save`, `torch.load`": "import io; f = io.BytesIO(); "
             "torch.save(x, f); f.seek(0); torch.load(f)",
             "`map_location`": "import io; f = io.BytesIO(); torch.save(x, f); "
             "f.seek(0); torch.load(f, map_location='openreg:1')",
             "pickle": "import pickle; pickle.loads(pickle.dumps(x))",
-            "sharing between processes": "import torch.multiprocessing as m; "
-            "m.reductions.reduce_storage(x.untyped_storage())",
+            "sharing between processes": "from multiprocessing.reduction "
+            "import ForkingPickler as p; p.loads(p.dumps(x))",
+            "DLPack capsules": "torch.from_dlpack(x.__dlpack__())",
+            "`torch.from_dlpack(x)`": "torch.from_dlpack(x)",
         },
     ),
     Subsystem(
