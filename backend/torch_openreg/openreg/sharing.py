@@ -44,10 +44,13 @@ class _Lease(NamedTuple):
             self.theirs.close()
 
 
+# [/py-sharing-lease]
+
 _leases: list[_Lease] = []
 _lock = threading.Lock()
 
 
+# [py-sharing-collect] A socket whose other end nobody has open hangs up.
 def ipc_collect() -> None:
     """Frees the memory that other processes have let go of.
 
@@ -70,15 +73,15 @@ def ipc_collect() -> None:
             lease.ours.close()
 
 
+# [/py-sharing-collect]
+
+
 def _close() -> None:
     """Is called at exit. What is still open elsewhere lives on there."""
     for lease in _leases:
         lease.ours.close()
         lease.theirs.close()
     _leases.clear()
-
-
-# [/py-sharing-lease]
 
 
 # [py-sharing-send] What is pickled is the way to the memory, not the bytes.
