@@ -130,7 +130,10 @@ def collect(document: Document) -> Iterator[Region]:
 
 
 def reset() -> None:
-    """Every test and every page starts on device 0 with the same numbers."""
+    """Every test and every page starts alike: device 0, nothing pending."""
+    for index in range(torch.openreg.device_count()):
+        torch.openreg.reset_device(index)
+        torch.openreg.set_stream(torch.openreg.default_stream(index))
     torch.openreg.set_device(0)
     torch.manual_seed(0)
 

@@ -23,6 +23,9 @@ RELEASE = ROOT / ".nox" / "release"
 CHECKED_TREE = ROOT / "build" / "checked"
 SITE = ROOT / "book" / "_build" / "html"
 
+# Tests that launch nothing in their own process: they need no second mode.
+ONE_MODE = ("autoload", "build", "device", "environment", "exit", "house")
+
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "docs", "tests"]
@@ -174,6 +177,13 @@ def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     build_checked(session)
     run(session, "python", "-m", "pytest", *session.posargs)
+    if not session.posargs:
+        # The same order of work must come of every way to launch it.
+        for mode, marks in (("async", ""), ("blocking", " and not queued")):
+            session.log(f"Once more, with OPENREG_LAUNCH={mode}.")
+            again = ("-m", f"not stress{marks}", *IN_PROCESS)
+            pytest = ("python", "-m", "pytest", *again)
+            run(session, *pytest, OPENREG_LAUNCH=mode)
 
 
 @nox.session

@@ -118,21 +118,6 @@ struct Fill {
   }
 };
 
-template <typename Task>
-Work work_of(Task* task, orReleaseFn release) {
-  const auto run = [](void* args) {
-    (*static_cast<Task*>(args))();
-    return orSuccess;
-  };
-  return {
-      Task::kKind,
-      Task::kName,
-      run,
-      nullptr,
-      task->count,
-      Arguments(task, release)};
-}
-
 // [dev-launch-task] A copy that runs here needs nothing from the heap.
 // Else it moves there, and `stage` sees to what the caller may change.
 template <typename Task, typename Stage>
@@ -142,21 +127,21 @@ orError_t launch_task(
     task();
     return orSuccess;
   }
-  Work work = work_of(&task, nullptr);
-  announce(*stream, &work);
-  bool here = false;
-  if (claim(*stream, must, &here) != orSuccess) {
-    return orPeekAtLastError();
-  }
-  if (here) {
-    return run_in_turn(*stream, work);
-  }
-  stage(&task);
-  auto* const moved = new Task(std::move(task));
-  Work later =
-      work_of(moved, [](void* args) { delete static_cast<Task*>(args); });
-  later.id = work.id;
-  return queue(stream, std::move(later));
+  const auto body = [&] {
+    task();
+    return orSuccess;
+  };
+  const Label label{Task::kKind, Task::kName, task.count};
+  return launch(stream, label, must, body, [&] {
+    stage(&task);
+    const auto run = [](void* args) {
+      (*static_cast<Task*>(args))();
+      return orSuccess;
+    };
+    const auto release = [](void* args) { delete static_cast<Task*>(args); };
+    Arguments args(new Task(std::move(task)), release);
+    return Work{label, run, nullptr, std::move(args)};
+  });
 }
 // [/dev-launch-task]
 

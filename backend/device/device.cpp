@@ -16,7 +16,6 @@
 namespace openreg {
 
 std::atomic<Machine*> ready_machine{nullptr};
-constinit thread_local int current_index = 0;
 
 namespace {
 
@@ -158,7 +157,7 @@ Machine* start_machine() {
 // [dev-open] The first use of a device maps the memory of all.
 orError_t open_machine(Machine* machine) {
   const std::lock_guard lock(start_mutex);
-  if (find_device(machine, current_index) == nullptr) {
+  if (find_device(machine, this_thread.device) == nullptr) {
     return orPeekAtLastError();  // there are no devices
   }
   if (machine->open) {
@@ -231,7 +230,7 @@ orError_t orSetDevice(int device) {
   if (machine == nullptr || find_device(machine, device) == nullptr) {
     return orPeekAtLastError();
   }
-  current_index = device;
+  this_thread.device = device;
   return orSuccess;
 }
 
@@ -240,10 +239,11 @@ orError_t orGetDevice(int* device) {
     return fail(orErrorInvalidValue, "orGetDevice: device is NULL");
   }
   Machine* const machine = get_machine();
-  if (machine == nullptr || find_device(machine, current_index) == nullptr) {
+  if (machine == nullptr ||
+      find_device(machine, this_thread.device) == nullptr) {
     return orPeekAtLastError();
   }
-  *device = current_index;
+  *device = this_thread.device;
   return orSuccess;
 }
 // [/dev-set-device]
@@ -270,7 +270,7 @@ orError_t orGetDeviceProperties(orDeviceProp* prop, int device) {
 orError_t orDeviceSynchronize(void) {
   Machine* const machine = get_machine();
   Device* const device =
-      machine == nullptr ? nullptr : find_device(machine, current_index);
+      machine == nullptr ? nullptr : find_device(machine, this_thread.device);
   if (device == nullptr || check_outside("orDeviceSynchronize") != orSuccess ||
       check_device(*device) != orSuccess) {
     return orPeekAtLastError();
@@ -286,7 +286,7 @@ orError_t orDeviceSynchronize(void) {
 orError_t orDeviceReset(void) {
   Machine* const machine = get_machine();
   Device* const device =
-      machine == nullptr ? nullptr : find_device(machine, current_index);
+      machine == nullptr ? nullptr : find_device(machine, this_thread.device);
   if (device == nullptr || check_outside("orDeviceReset") != orSuccess) {
     return orPeekAtLastError();
   }

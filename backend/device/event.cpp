@@ -96,11 +96,9 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
       return queue(
           stream,
           Work{
-              orTraceKernel,
-              nullptr,
+              {orTraceKernel, nullptr},
               run,
               nullptr,
-              0,
               Arguments(new Wait(wait), release)});
     }
     if (begin_turn(*stream) != orSuccess) {
@@ -173,7 +171,7 @@ orError_t orEventCreate(orEvent_t* event, unsigned flags) {
   }
   return guarded("orEventCreate", [&] {
     *event = machine->events.add([&](orEvent* made, orEvent_t) {
-      made->device = &machine->devices[current_index];
+      made->device = &machine->devices[this_thread.device];
       made->flags = flags;
     });
     return orSuccess;

@@ -2,52 +2,28 @@
 
 #include "device/state.h"
 
-// Work: run now by the thread that launches it, or queued for a worker.
+// Kernels and host functions, and what becomes of a kernel that fails.
 
 namespace openreg {
 
 std::atomic<Launch> launch_mode{Launch::kAuto};
 
-bool prefers_caller(const orStream& stream) {
-  const Launch mode = launch_mode.load(std::memory_order_relaxed);
-  return mode == Launch::kBlocking ||
-         (mode == Launch::kAuto && stream.number == 0);
-}
-
 namespace {
 
-// A host function's inside is closed to launches wherever it runs.
-void run_host(const Work& work) {
-  const char* const outside = this_thread.inside;
-  this_thread.inside = "a host function";
-  work.host(work.args.get());
-  this_thread.inside = outside;
-}
+// What a kernel says about its failure, until it has answered.
+thread_local char complaint[400];
 
-orError_t run(const orStream& stream, const Work& work) {
-  trace(orTraceStart, stream, work);
-  orError_t answer = orSuccess;
-  if (work.host != nullptr) {
-    run_host(work);
-  } else {
-    this_thread.kernel_error[0] = '\0';
-    answer = work.kernel(work.args.get());
-  }
-  trace(orTraceEnd, stream, work);
-  return answer;
-}
-
-// What a kernel that failed has to say.
-struct Complaint {
+// What this says is said by a kernel that this thread has just run.
+struct Sentence {
   char text[512];
 
-  Complaint(const orStream& stream, const Work& work, orError_t answer) {
-    const char* const why = this_thread.kernel_error;
+  Sentence(const orStream& stream, const char* name, orError_t answer) {
+    const char* const why = this_thread.has_complained ? complaint : "";
     std::snprintf(
         text,
         sizeof(text),
         "kernel %s on device %d answered %s%s%s",
-        work.name,
+        name,
         stream.device->index,
         orGetErrorName(answer),
         why[0] == '\0' ? "" : ": ",
@@ -55,34 +31,26 @@ struct Complaint {
   }
 };
 
-}  // namespace
-
-// [dev-claim] The launch mode decides who runs a piece of work.
-orError_t claim(orStream& stream, bool must, bool* here) {
-  must =
-      must || launch_mode.load(std::memory_order_relaxed) == Launch::kBlocking;
-  const bool may = must || prefers_caller(stream);
-  *here = may ? take_turn(stream) : join_turn(stream);
-  if (*here || !must) {
-    return orSuccess;
-  }
-  const orError_t answer = begin_turn(stream);
-  *here = answer == orSuccess;
-  return answer;
+orError_t run_kernel(orKernelFn kernel, void* args) {
+  this_thread.has_complained = false;
+  return kernel(args);
 }
-// [/dev-claim]
 
-// [dev-run-in-turn] An error is the caller's, and nothing else comes of it.
-orError_t run_in_turn(orStream& stream, const Work& work) {
-  const orError_t answer = run(stream, work);
-  end_turn(stream);
-  if (answer != orSuccess) {
-    return fail(
-        orErrorLaunchFailure, "%s", Complaint(stream, work, answer).text);
-  }
+// The inside of a host function is closed to launches wherever it runs.
+orError_t run_host(orHostFn host, void* args) {
+  const char* const outside = this_thread.inside;
+  this_thread.inside = "a host function";
+  host(args);
+  this_thread.inside = outside;
   return orSuccess;
 }
-// [/dev-run-in-turn]
+
+}  // namespace
+
+orError_t report_kernel(
+    const orStream& stream, const char* name, orError_t answer) {
+  return fail(orErrorLaunchFailure, "%s", Sentence(stream, name, answer).text);
+}
 
 // [dev-queue] A worker is made when there is work for it.
 orError_t queue(const StreamRef& stream, Work&& work) {
@@ -109,24 +77,20 @@ void run_queued(orStream& stream, const Work& work) {
   if (!should_wait(*stream.device)) {
     return;
   }
-  this_thread.inside = work.name;
-  const orError_t answer = run(stream, work);
-  this_thread.inside = "a release function";
+  const char* const outside = this_thread.inside;
+  this_thread.inside = work.label.name;
+  void* const args = work.args.get();
+  const orError_t answer = run(stream, work.label, work.id, [&] {
+    return work.host != nullptr ? run_host(work.host, args)
+                                : run_kernel(work.kernel, args);
+  });
+  this_thread.inside = outside;
   if (answer != orSuccess) {
-    set_failure(stream.device, Complaint(stream, work, answer).text);
+    const Sentence sentence(stream, work.label.name, answer);
+    set_failure(stream.device, sentence.text);
   }
 }
 // [/dev-run-queued]
-
-orError_t launch(const StreamRef& stream, Work&& work) {
-  announce(*stream, &work);
-  bool here = false;
-  const orError_t answer = claim(*stream, false, &here);
-  if (here) [[likely]] {
-    return run_in_turn(*stream, work);
-  }
-  return answer != orSuccess ? answer : queue(stream, std::move(work));
-}
 
 }  // namespace openreg
 
@@ -139,7 +103,7 @@ orError_t orLaunchKernel(
     orKernelFn fn,
     void* args,
     orReleaseFn release) {
-  Work work{orTraceKernel, name, fn, nullptr, 0, Arguments(args, release)};
+  Arguments arguments(args, release);
   Machine* const machine = use_machine();
   if (machine == nullptr) {
     return orPeekAtLastError();
@@ -151,20 +115,21 @@ orError_t orLaunchKernel(
   if (place == nullptr) {
     return orPeekAtLastError();
   }
-  return guarded(
-      "orLaunchKernel", [&] { return launch(place, std::move(work)); });
+  const Label label{orTraceKernel, name};
+  return guarded("orLaunchKernel", [&] {
+    return launch(
+        place,
+        label,
+        false,
+        [&] { return run_kernel(fn, args); },
+        [&] { return Work{label, fn, nullptr, std::move(arguments)}; });
+  });
 }
 // [/dev-launch-kernel]
 
 orError_t orLaunchHostFunc(
     orStream_t stream, orHostFn fn, void* args, orReleaseFn release) {
-  Work work{
-      orTraceHostFunc,
-      "host function",
-      nullptr,
-      fn,
-      0,
-      Arguments(args, release)};
+  Arguments arguments(args, release);
   Machine* const machine = use_machine();
   if (machine == nullptr) {
     return orPeekAtLastError();
@@ -176,14 +141,19 @@ orError_t orLaunchHostFunc(
   if (place == nullptr) {
     return orPeekAtLastError();
   }
-  return guarded(
-      "orLaunchHostFunc", [&] { return launch(place, std::move(work)); });
+  const Label label{orTraceHostFunc, "host function"};
+  return guarded("orLaunchHostFunc", [&] {
+    return launch(
+        place,
+        label,
+        false,
+        [&] { return run_host(fn, args); },
+        [&] { return Work{label, nullptr, fn, std::move(arguments)}; });
+  });
 }
 
 void orSetKernelError(const char* message) {
   std::snprintf(
-      this_thread.kernel_error,
-      sizeof(this_thread.kernel_error),
-      "%s",
-      message == nullptr ? "" : message);
+      complaint, sizeof(complaint), "%s", message == nullptr ? "" : message);
+  this_thread.has_complained = true;
 }

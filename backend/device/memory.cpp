@@ -191,7 +191,7 @@ orError_t orMalloc(void** ptr, size_t size) {
     *ptr = nullptr;
     return orSuccess;
   }
-  Device* const device = &machine->devices[current_index];
+  Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
   const uintptr_t base = add_block(machine, device, size);
   if (base == 0) {
@@ -271,7 +271,7 @@ orError_t orMallocHost(void** ptr, size_t size) {
         std::strerror(errno));
   }
   const std::unique_lock lock(machine->pinned_mutex);
-  machine->pinned[to_integer(base)] = {size, current_index};
+  machine->pinned[to_integer(base)] = {size, this_thread.device};
   *ptr = base;
   return orSuccess;
 }
@@ -318,7 +318,7 @@ orError_t orMemGetInfo(size_t* free, size_t* total) {
   if (machine == nullptr) {
     return orPeekAtLastError();
   }
-  const Device* const device = &machine->devices[current_index];
+  const Device* const device = &machine->devices[this_thread.device];
   const std::shared_lock lock(device->mutex);
   *free = device->free_bytes;
   *total = machine->config.capacity;

@@ -102,7 +102,6 @@ struct Machine {
 };
 
 extern std::atomic<Machine*> ready_machine;
-extern constinit thread_local int current_index;
 
 Machine* start_machine();
 orError_t open_machine(Machine* machine);
@@ -123,6 +122,22 @@ inline Machine* use_machine() {
   return open_machine(machine) == orSuccess ? machine : nullptr;
 }
 // [/dev-machine]
+
+// The default stream that a handle means, or NULL.
+inline orStream* find_default_stream(Machine* machine, orStream_t handle) {
+  const int count = machine == nullptr ? 0 : machine->config.device_count;
+  if (handle == nullptr) {
+    const int index = this_thread.device;
+    return 0 <= index && index < count ? &machine->devices[index].default_stream
+                                       : nullptr;
+  }
+  for (int index = 0; index < count; ++index) {
+    if (handle == &machine->devices[index].default_stream) {
+      return handle;
+    }
+  }
+  return nullptr;
+}
 
 // Whether an ancestor of this process had used the device when it forked.
 bool is_forked();
@@ -152,6 +167,23 @@ inline orError_t check_device(const Device& device) {
   const char* const sentence = device.failure.sentence.load();
   return sentence == nullptr ? orSuccess : report_failure(device, sentence);
 }
+
+// [dev-enter-stream] What a call that launches or waits asks of its stream.
+// It must not come from inside the device's own work, and the device must not
+// have failed. Empty after fail().
+StreamRef enter_any_stream(
+    Machine* machine, const char* call, orStream_t handle);
+
+inline StreamRef enter_stream(
+    Machine* machine, const char* call, orStream_t handle) {
+  orStream* const stream = find_default_stream(machine, handle);
+  if (stream != nullptr && this_thread.inside == nullptr &&
+      stream->device->failure.sentence.load() == nullptr) [[likely]] {
+    return StreamRef(StreamRef(), stream);
+  }
+  return enter_any_stream(machine, call, handle);
+}
+// [/dev-enter-stream]
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

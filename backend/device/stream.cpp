@@ -17,13 +17,14 @@ uint64_t next_thread_number() {
 // The caller holds the mutex.
 void settle(orStream& stream) {
   while (!stream.queue.empty() && (stream.state.load() & kBusy) == 0) {
-    const auto* const moment = std::get_if<MomentRef>(&stream.queue.front());
-    if (moment == nullptr) {
+    auto* const front = std::get_if<MomentRef>(&stream.queue.front());
+    if (front == nullptr) {
       return;
     }
-    (*moment)->complete();
+    const MomentRef moment = std::move(*front);
     stream.queue.pop_front();
     stream.state.fetch_sub(1);
+    moment->complete();  // now whoever waited finds the stream idle
   }
 }
 
@@ -95,16 +96,12 @@ orError_t begin_turn(orStream& stream) {
 
 // [dev-find-stream] Default streams are compared with, the others looked up.
 StreamRef find_stream(Machine* machine, orStream_t handle) {
-  if (handle == nullptr) {
-    Device* const device = find_device(machine, current_index);
-    return device == nullptr ? StreamRef()
-                             : StreamRef(StreamRef(), &device->default_stream);
+  if (orStream* const stream = find_default_stream(machine, handle)) {
+    return StreamRef(StreamRef(), stream);
   }
-  for (int index = 0; index < machine->config.device_count; ++index) {
-    orStream* const stream = &machine->devices[index].default_stream;
-    if (handle == stream) {
-      return StreamRef(StreamRef(), stream);
-    }
+  if (handle == nullptr) {
+    find_device(machine, this_thread.device);  // there are no devices
+    return nullptr;
   }
   // As in find_block, no lock before the first use.
   StreamRef found = machine->open ? machine->streams.find(handle) : nullptr;
@@ -131,7 +128,8 @@ orError_t check_outside(const char* call) {
       this_thread.inside);
 }
 
-StreamRef enter_stream(Machine* machine, const char* call, orStream_t handle) {
+StreamRef enter_any_stream(
+    Machine* machine, const char* call, orStream_t handle) {
   if (machine == nullptr) {
     return nullptr;
   }
@@ -194,7 +192,8 @@ orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest) {
         "orDeviceGetStreamPriorityRange: least or greatest is NULL");
   }
   Machine* const machine = get_machine();
-  if (machine == nullptr || find_device(machine, current_index) == nullptr) {
+  if (machine == nullptr ||
+      find_device(machine, this_thread.device) == nullptr) {
     return orPeekAtLastError();
   }
   *least = kLeastPriority;
@@ -215,7 +214,7 @@ orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
   return guarded("orStreamCreateWithPriority", [&] {
     *stream = machine->streams.add([&](orStream* made, orStream_t handle) {
       static std::atomic<uint64_t> last{0};
-      made->device = &machine->devices[current_index];
+      made->device = &machine->devices[this_thread.device];
       made->handle = handle;
       made->number = ++last;
       made->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);

@@ -29,19 +29,20 @@ uint64_t now() {
 }
 
 // [dev-write-trace] The subscriber cannot leave while it is being called.
-void write_trace(orTracePhase phase, const orStream& stream, const Work& work) {
+void write_trace(
+    orTracePhase phase, const orStream& stream, Label label, uint64_t id) {
   const std::shared_lock lock(subscriber_mutex);
   if (subscriber == nullptr) {
     return;
   }
   const orTraceRecord record{
       phase,
-      work.kind,
-      work.name,
+      label.kind,
+      label.name,
       stream.device->index,
       stream.number,
-      work.bytes,
-      work.id,
+      label.bytes,
+      id,
       now()};
   subscriber(&record, subscriber_user);
 }

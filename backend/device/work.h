@@ -56,13 +56,18 @@ class Arguments {
 };
 // [/dev-arguments]
 
-// [dev-work] What a launch hands over; whoever destroys it, releases it.
-struct Work {
+// What a trace says about a piece of work.
+struct Label {
   orTraceKind kind;
   const char* name;  // NULL: the stream's own business, not to be traced
+  size_t bytes = 0;
+};
+
+// [dev-work] Work that is queued; whoever destroys it, releases it.
+struct Work {
+  Label label;
   orKernelFn kernel;
   orHostFn host;  // instead of a kernel
-  size_t bytes;
   Arguments args;
   uint64_t id = 0;  // in the trace, when there is one
 };
@@ -193,14 +198,17 @@ struct Failure {
   std::mutex reset_mutex;
 };
 
-// What a thread is doing.
+// What a thread is doing. It is read at every launch, so it lies where no call
+// is needed to find it; that room is small.
 struct ThreadState {
   uint64_t number = 0;           // given at its first turn
   const char* inside = nullptr;  // the device's own work that it runs
-  char kernel_error[400] = "";
+  int device = 0;                // the current one
+  bool has_complained = false;   // a kernel that runs here, with a sentence
 };
 
-extern constinit thread_local ThreadState this_thread;
+extern constinit thread_local ThreadState this_thread
+    __attribute__((tls_model("initial-exec")));
 
 // [dev-turn-take] An idle stream is taken by one compare-and-swap.
 uint64_t next_thread_number();
@@ -265,10 +273,6 @@ MomentRef mark(orStream& stream);
 // fail() when there is none.
 StreamRef find_stream(Machine* machine, orStream_t handle);
 
-// As above, for a call that launches or waits: it must not come from inside
-// the device's own work, and the device must not have failed.
-StreamRef enter_stream(Machine* machine, const char* call, orStream_t handle);
-
 // orErrorNotPermitted inside the device's own work.
 orError_t check_outside(const char* call);
 
@@ -278,9 +282,6 @@ inline constexpr int kGreatestPriority = -1;
 // Removes a stream that is destroyed and has nothing more to do.
 void forget_if_done(Machine* machine, const orStream& stream);
 
-// Whether `stream` lets its caller run work when it is idle.
-bool prefers_caller(const orStream& stream);
-
 // All streams of a device, those that are being destroyed included.
 std::vector<StreamRef> streams_of(Machine* machine, Device* device);
 
@@ -289,12 +290,8 @@ void wait_for_device(Machine* machine, Device* device);
 
 extern std::atomic<Launch> launch_mode;
 
-// Work is run by the thread that launches it, in its turn, or queued. Whether
-// it is here; `must` leaves no choice.
-orError_t claim(orStream& stream, bool must, bool* here);
-orError_t run_in_turn(orStream& stream, const Work& work);
+// Leaves work to the stream's worker. May throw.
 orError_t queue(const StreamRef& stream, Work&& work);
-orError_t launch(const StreamRef& stream, Work&& work);
 
 // Runs work on a stream's worker, or drops it where the device has failed.
 void run_queued(orStream& stream, const Work& work);
@@ -307,23 +304,80 @@ bool is_ending();
 // Whether waiting in the order of a stream of `device` still makes sense.
 bool should_wait(const Device& device);
 
+inline bool prefers_caller(const orStream& stream) {
+  const Launch mode = launch_mode.load(std::memory_order_relaxed);
+  return mode == Launch::kBlocking ||
+         (mode == Launch::kAuto && stream.number == 0);
+}
+
+// [dev-claim] The launch mode decides who runs a piece of work.
+// `must` leaves no choice: it waits for its turn, as all does in `blocking`.
+enum class Claim { kHere, kLater, kFailed };
+
+inline Claim claim(orStream& stream, bool must) {
+  must =
+      must || launch_mode.load(std::memory_order_relaxed) == Launch::kBlocking;
+  if (must || prefers_caller(stream) ? take_turn(stream) : join_turn(stream))
+      [[likely]] {
+    return Claim::kHere;
+  }
+  if (!must) {
+    return Claim::kLater;
+  }
+  return begin_turn(stream) == orSuccess ? Claim::kHere : Claim::kFailed;
+}
+// [/dev-claim]
+
 extern std::atomic<bool> tracing;
-void write_trace(orTracePhase phase, const orStream& stream, const Work& work);
 uint64_t number_work();
+void write_trace(
+    orTracePhase phase, const orStream& stream, Label label, uint64_t id);
 
-inline void trace(
-    orTracePhase phase, const orStream& stream, const Work& work) {
-  if (work.id != 0) [[unlikely]] {
-    write_trace(phase, stream, work);
+inline uint64_t announce(const orStream& stream, Label label) {
+  if (!tracing.load(std::memory_order_relaxed)) [[likely]] {
+    return 0;
   }
+  const uint64_t id = number_work();
+  write_trace(orTraceLaunch, stream, label, id);
+  return id;
 }
 
-inline void announce(const orStream& stream, Work* work) {
-  if (tracing.load(std::memory_order_relaxed)) [[unlikely]] {
-    work->id = number_work();
-    trace(orTraceLaunch, stream, *work);
+// A kernel that fails at the call is its caller's business alone.
+orError_t report_kernel(
+    const orStream& stream, const char* name, orError_t answer);
+
+template <typename Body>
+orError_t run(const orStream& stream, Label label, uint64_t id, Body&& body) {
+  if (id != 0) [[unlikely]] {
+    write_trace(orTraceStart, stream, label, id);
   }
+  const orError_t answer = body();
+  if (id != 0) [[unlikely]] {
+    write_trace(orTraceEnd, stream, label, id);
+  }
+  return answer;
 }
+
+// [dev-run-or-queue] Work runs here in its turn, or is packed up for later.
+template <typename Body, typename Pack>
+orError_t launch(
+    const StreamRef& stream, Label label, bool must, Body&& body, Pack&& pack) {
+  const uint64_t id = announce(*stream, label);
+  const Claim claimed = claim(*stream, must);
+  if (claimed == Claim::kHere) [[likely]] {
+    const orError_t answer = run(*stream, label, id, body);
+    end_turn(*stream);
+    return answer == orSuccess ? orSuccess
+                               : report_kernel(*stream, label.name, answer);
+  }
+  if (claimed == Claim::kFailed) {
+    return orPeekAtLastError();
+  }
+  Work work = pack();
+  work.id = id;
+  return queue(stream, std::move(work));
+}
+// [/dev-run-or-queue]
 
 // Calls that may run out of memory say so.
 template <typename Call>

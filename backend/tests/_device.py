@@ -69,6 +69,22 @@ class MemHandle(ctypes.Structure):
     _fields_ = [("fd", c_int), ("offset", c_size_t), ("size", c_size_t)]
 
 
+class TraceRecord(ctypes.Structure):
+    _fields_ = [
+        ("phase", c_int),
+        ("kind", c_int),
+        ("name", c_char_p),
+        ("device", c_int),
+        ("stream", c_uint64),
+        ("bytes", c_size_t),
+        ("work", c_uint64),
+        ("time_ns", c_uint64),
+    ]
+
+
+TraceFunction = ctypes.CFUNCTYPE(None, POINTER(TraceRecord), c_void_p)
+
+
 class DeviceError(Exception):
     """What a call answered, by name, and the sentence it left."""
 
@@ -263,6 +279,16 @@ def ipc_open(handle):
 
 def ipc_close(pointer):
     call("orIpcCloseMemHandle", pointer)
+
+
+def launch_host(function, stream=None, args=None, release=None):
+    call(
+        "orLaunchHostFunc",
+        stream,
+        ctypes.cast(function, c_void_p) if function else None,
+        args,
+        ctypes.cast(release, c_void_p) if release else None,
+    )
 
 
 def make_stream(priority=0):

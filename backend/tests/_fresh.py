@@ -16,10 +16,13 @@ import torch_openreg._C
 def run(
     code: str, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `code` in a new interpreter; standard error follows the output."""
+    """Runs `code` in a new interpreter; standard error follows the output.
+
+    It starts in the launch mode `auto`, whichever this process is in.
+    """
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        env=os.environ | environment,
+        env=os.environ | {"OPENREG_LAUNCH": "auto"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

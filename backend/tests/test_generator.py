@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 import pytest
 import torch
 
 openreg = torch.openreg
 DEVICES = ["openreg:0", "openreg:1"]
+
+
+def draw(generator):
+    device = generator.device
+    return torch.rand(4, device=device, generator=generator).cpu()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -55,9 +63,6 @@ def test_state_can_be_read_set_and_cloned():
     clone = generator.clone_state()
     assert clone.device == generator.device
 
-    def draw(source):
-        return torch.rand(4, device="openreg", generator=source).cpu()
-
     first = draw(generator)
     assert torch.equal(draw(clone), first)
     assert not torch.equal(draw(generator), first)
@@ -78,25 +83,103 @@ def test_a_wrong_state_is_refused():
         generator.set_state(torch.zeros(8, dtype=torch.uint8))
 
 
-def answer(call) -> tuple[type, str] | None:
-    try:
-        call()
-    except Exception as error:
-        return type(error), str(error)
-    return None
+def test_a_seed_out_of_range_is_refused():
+    generator = torch.Generator("openreg").manual_seed(3)
+    for seed in (2**64, -(2**63) - 1):
+        with pytest.raises(ValueError, match="Overflow when unpacking"):
+            generator.manual_seed(seed)
+    assert generator.initial_seed() == 3
+    assert generator.manual_seed(-1).initial_seed() == 2**64 - 1
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda generator: generator.graphsafe_get_state(),
-        lambda generator: generator.graphsafe_set_state(generator),
-    ],
-)
-def test_what_the_cpus_generator_refuses_is_refused_alike(use):
-    refusal = answer(lambda: use(torch.Generator()))
-    assert refusal is not None
-    assert answer(lambda: use(torch.Generator("openreg"))) == refusal
+def test_a_clone_goes_its_own_way():
+    first = torch.Generator("openreg:1").manual_seed(3)
+    clone = first.clone_state()
+    state = first.get_state()
+    draw(clone)
+    clone.manual_seed(4)
+    assert torch.equal(first.get_state(), state)
+    assert first.initial_seed() == 3
+
+
+class TestGraphsafe:
+    """A state that is handed over by reference."""
+
+    def test_what_one_draws_the_other_has_drawn(self):
+        first = torch.Generator("openreg:1").manual_seed(3)
+        state = first.graphsafe_get_state()
+        assert state is not first
+        assert state.device == first.device
+        alone = torch.Generator("openreg:1").manual_seed(3)
+        for turn in (first, state, first):
+            assert torch.equal(draw(turn), draw(alone))
+        assert torch.equal(first.get_state(), state.get_state())
+
+    def test_seeding_and_setting_one_seeds_and_sets_the_other(self):
+        first = torch.Generator("openreg")
+        state = first.graphsafe_get_state()
+        state.manual_seed(8)
+        assert first.initial_seed() == 8
+        other = torch.Generator("openreg").manual_seed(9).get_state()
+        first.set_state(other)
+        assert torch.equal(state.get_state(), other)
+        assert state.seed() == first.initial_seed()
+
+    def test_a_state_is_taken_over_and_the_old_one_let_go(self):
+        first = torch.Generator("openreg").manual_seed(1)
+        old, new = first.graphsafe_get_state(), torch.Generator("openreg")
+        new.manual_seed(2)
+        assert first.graphsafe_set_state(new) is first
+        expected = torch.Generator("openreg").manual_seed(2)
+        assert torch.equal(draw(first), draw(expected))
+        assert torch.equal(draw(new), draw(expected))
+        assert torch.equal(
+            draw(old), draw(torch.Generator("openreg").manual_seed(1))
+        )
+
+    def test_the_default_generator_can_take_one_over_too(self):
+        default = openreg.default_generators[1]
+        before = default.graphsafe_get_state()
+        mine = torch.Generator("openreg:1").manual_seed(77)
+        default.graphsafe_set_state(mine)
+        try:
+            torch.rand(5, device="openreg:1")
+        finally:
+            default.graphsafe_set_state(before)
+        expected = torch.Generator("openreg:1").manual_seed(77)
+        torch.rand(5, device="openreg:1", generator=expected)
+        assert torch.equal(mine.get_state(), expected.get_state())
+        assert openreg.initial_seed() == before.initial_seed()
+
+    def test_a_clone_shares_nothing(self):
+        first = torch.Generator("openreg").manual_seed(3)
+        clone = first.graphsafe_get_state().clone_state()
+        state = clone.get_state()
+        draw(first)
+        assert torch.equal(clone.get_state(), state)
+
+    @pytest.mark.parametrize(
+        ("other", "message"),
+        [
+            (lambda: torch.Generator(), "'openreg' device type for .* 'cpu'"),
+            (
+                lambda: torch.Generator("openreg:0"),
+                "'openreg:1' generator device but found 'openreg:0'",
+            ),
+        ],
+        ids=["cpu", "openreg:0"],
+    )
+    def test_the_state_of_another_device_is_refused(self, other, message):
+        first = torch.Generator("openreg:1").manual_seed(3)
+        with pytest.raises(RuntimeError, match=f"Expected a {message}"):
+            first.graphsafe_set_state(other())
+        with pytest.raises(TypeError, match="expected a Generator"):
+            first.graphsafe_set_state(None)
+        assert first.initial_seed() == 3
+
+    def test_the_cpus_generator_has_none(self):
+        with pytest.raises(NotImplementedError, match="not supported in this"):
+            torch.Generator().graphsafe_set_state(torch.Generator("openreg"))
 
 
 def test_it_has_no_offset_but_gives_one_to_whoever_copies_it():
@@ -129,6 +212,43 @@ def test_a_generator_of_another_type_is_refused():
         torch.rand(2, generator=torch.Generator("openreg"))
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda generator: torch.rand(
+            2, device="openreg:0", generator=generator
+        ),
+        lambda generator: torch.randperm(
+            5, device="openreg:0", generator=generator
+        ),
+        lambda generator: torch.ones(9, device="openreg:0").bernoulli_(
+            generator=generator
+        ),
+    ],
+    ids=["rand", "randperm", "bernoulli_"],
+)
+def test_a_generator_of_another_device_is_refused(use):
+    generator = torch.Generator("openreg:1").manual_seed(3)
+    states = openreg.get_rng_state_all()
+    expected = "Expected a 'openreg:0' generator device but found 'openreg:1'"
+    with pytest.raises(RuntimeError, match=expected):
+        use(generator)
+    assert torch.equal(
+        draw(generator), draw(torch.Generator("openreg:1").manual_seed(3))
+    )
+    assert all(map(torch.equal, openreg.get_rng_state_all(), states))
+    assert use(torch.Generator("openreg:0")).device.index == 0
+
+
+def test_a_refused_generator_leaves_the_tensor_as_it_was():
+    x = torch.ones(9, device="openreg:1")
+    with pytest.raises(RuntimeError, match="generator device but found"):
+        x.normal_(generator=torch.Generator("openreg:0"))
+    with pytest.raises(RuntimeError, match="device type for generator"):
+        x.normal_(generator=torch.Generator())
+    assert x.tolist() == [1] * 9
+
+
 def test_the_default_generators_are_one_object_each():
     for index, generator in enumerate(openreg.default_generators):
         assert generator.device == torch.device("openreg", index)
@@ -147,3 +267,102 @@ def test_devices_draw_from_generators_of_their_own():
     torch.rand(100, device="openreg:0")
     torch.rand(100)
     assert torch.equal(torch.rand(3, device="openreg:1").cpu(), expected)
+
+
+class TestThreads:
+    """Many threads, one generator: each draw is whole, in some order."""
+
+    @staticmethod
+    def together(*works):
+        """Runs the functions at once, each in a thread; returns answers."""
+        barrier = threading.Barrier(len(works))
+
+        def start(work):
+            barrier.wait()
+            return work()
+
+        with ThreadPoolExecutor(len(works)) as pool:
+            return list(pool.map(start, works))
+
+    @pytest.mark.parametrize(
+        "numbers",
+        [
+            lambda g: torch.rand(61, device="openreg", generator=g),
+            lambda g: torch.randn(17, device="openreg", generator=g),
+            lambda g: torch.randint(999, (33,), device="openreg", generator=g),
+            lambda g: torch.randperm(99, device="openreg", generator=g),
+            lambda g: torch.multinomial(
+                torch.ones(99, device="openreg"), 50, generator=g
+            ),
+        ],
+        ids=["rand", "randn", "randint", "randperm", "multinomial"],
+    )
+    def test_each_draw_is_whole(self, numbers):
+        generator = torch.Generator("openreg").manual_seed(1)
+
+        def work():
+            return [tuple(numbers(generator).tolist()) for _ in range(20)]
+
+        one_after_another = [work() for _ in range(4)]
+        generator.manual_seed(1)
+        at_once = self.together(*[work] * 4)
+        assert sorted(chain(*at_once)) == sorted(chain(*one_after_another))
+
+    def test_dropout_draws_from_the_default_generator_whole(self):
+        x = torch.ones(99, device="openreg")
+
+        def work():
+            dropped = (torch.dropout(x, 0.5, True) for _ in range(20))
+            return [tuple(y.tolist()) for y in dropped]
+
+        one_after_another = [work() for _ in range(4)]
+        torch.manual_seed(0)  # as every test begins
+        at_once = self.together(*[work] * 4)
+        assert sorted(chain(*at_once)) == sorted(chain(*one_after_another))
+
+    def test_a_state_is_never_one_from_the_middle_of_a_draw(self):
+        generator = torch.Generator("openreg").manual_seed(1)
+
+        def state():
+            return generator.get_state().numpy().tobytes()
+
+        def work():
+            for _ in range(50):
+                torch.rand(3000, device="openreg", generator=generator)
+
+        between = {state()}
+        for _ in range(50):
+            torch.rand(3000, device="openreg", generator=generator)
+            between.add(state())
+        generator.manual_seed(1)
+        _, seen = self.together(work, lambda: [state() for _ in range(300)])
+        assert set(seen) <= between
+
+    def test_a_state_may_be_taken_over_while_others_draw(self):
+        generator = torch.Generator("openreg")
+        pair = [torch.Generator("openreg").manual_seed(s) for s in (1, 2)]
+        generator.graphsafe_set_state(pair[0])
+
+        def work():
+            return [tuple(draw(generator).tolist()) for _ in range(100)]
+
+        def swap():
+            for index in range(500):
+                generator.graphsafe_set_state(pair[index % 2])
+
+        *drawn, _ = self.together(work, work, swap)
+        expected = set()
+        for seed in (1, 2):
+            alone = torch.Generator("openreg").manual_seed(seed)
+            expected |= {tuple(draw(alone).tolist()) for _ in range(200)}
+        assert len(set(chain(*drawn))) == 200
+        assert set(chain(*drawn)) <= expected
+
+    def test_devices_do_not_disturb_each_other(self):
+        def work(device):
+            rows = [torch.rand(50, device=device).cpu() for _ in range(50)]
+            return torch.stack(rows)
+
+        expected = torch.stack([torch.rand(50) for _ in range(50)])
+        for got in self.together(*[lambda d=d: work(d) for d in DEVICES]):
+            assert torch.equal(got, expected)

@@ -1,10 +1,11 @@
-"""No operator that draws on a device ever moves the CPU's generator."""
+"""Every operator that draws, on a device: from which generator it draws."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from torch import nn
+from torch.utils._pytree import tree_map
 
 openreg = torch.openreg
 DEVICE = "openreg"
@@ -162,3 +163,76 @@ def test_operators_of_other_devices_are_refused_and_draw_nothing(name):
     with pytest.raises((RuntimeError, TypeError)):
         OPERATORS[f"aten::{name}"](*positional, **named)
     assert torch.equal(torch.get_rng_state(), cpu)
+
+
+WITH_GENERATOR = [
+    name
+    for name in OURS
+    if any(
+        argument.name == "generator"
+        for argument in OPERATORS[f"aten::{name}"]._schema.arguments
+    )
+]
+
+
+def draw(name: str, generator: torch.Generator) -> list[torch.Tensor]:
+    """What the operator draws from `generator`, on that one's device."""
+
+    def move(value: object) -> object:
+        if isinstance(value, torch.Tensor) and value.device.type == DEVICE:
+            return value.to(generator.device)
+        return generator.device if value == DEVICE else value
+
+    operator = OPERATORS[f"aten::{name}"]
+    positional, named = tree_map(move, arguments(name))
+    names = [argument.name for argument in operator._schema.arguments]
+    if "generator" in named:
+        named["generator"] = generator
+    else:
+        positional[names.index("generator")] = generator
+    results = operator(*positional, **named)
+    results = results if isinstance(results, tuple) else (results,)
+    assert all(result.device == generator.device for result in results)
+    return [result.cpu() for result in results]
+
+
+def test_there_are_operators_with_a_generator():
+    assert len(WITH_GENERATOR) > 75
+    assert {"rand.generator", "multinomial.out", "rrelu"} <= set(WITH_GENERATOR)
+
+
+@pytest.mark.parametrize("name", WITH_GENERATOR)
+def test_a_generator_that_is_named_is_the_one_that_is_drawn_from(name):
+    generators = openreg.default_generators
+    defaults = [torch.default_generator, *generators]
+    states = [each.get_state() for each in defaults]
+    mine = torch.Generator("openreg:1").manual_seed(4)
+    state = mine.get_state()
+    got = draw(name, mine)
+    assert not torch.equal(mine.get_state(), state)
+    assert all(map(torch.equal, [g.get_state() for g in defaults], states))
+    theirs = torch.Generator().manual_seed(4)
+    for one, other in zip(got, draw(name, theirs), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(mine.get_state(), theirs.get_state())
+
+
+@pytest.mark.parametrize("name", WITH_GENERATOR)
+def test_a_generator_of_another_place_is_refused(name):
+    positional, named = arguments(name)
+    schema = OPERATORS[f"aten::{name}"]._schema
+    names = [argument.name for argument in schema.arguments]
+    found = {
+        "cpu": r"Expected a 'openreg' device type .* found 'cpu'",
+        "openreg:1": r"Expected a 'openreg:0' generator .* 'openreg:1'",
+    }
+    for device, message in found.items():
+        wrong = torch.Generator(device)
+        if "generator" in named:
+            named["generator"] = wrong
+        else:
+            positional[names.index("generator")] = wrong
+        state = wrong.get_state()
+        with pytest.raises(RuntimeError, match=message):
+            OPERATORS[f"aten::{name}"](*positional, **named)
+        assert torch.equal(wrong.get_state(), state)

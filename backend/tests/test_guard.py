@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
+from pathlib import Path
+
 import pytest
 import torch
 
+import _device as d
 from torch_openreg import _C
 
 openreg = torch.openreg
+
+
+class Device(ctypes.Structure):
+    """c10::Device"""
+
+    _fields_ = [("type", ctypes.c_int8), ("index", ctypes.c_int8)]
+
+
+class Stream(ctypes.Structure):
+    """c10::Stream"""
+
+    _fields_ = [("device", Device), ("id", ctypes.c_int64)]
+
+
+def default_stream(device: int) -> tuple[int, int, int]:
+    """What the guard that PyTorch has registered says is the default."""
+    library = Path(torch.__file__).parent / "lib" / "libc10.so"
+    guards = (ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)) * 21).in_dll(
+        ctypes.CDLL(str(library)),
+        "_ZN3c104impl26device_guard_impl_registryE",
+    )
+    ask = ctypes.CFUNCTYPE(Stream, ctypes.c_void_p, Device)(
+        guards[20][0][6]  # the seventh virtual method of the interface
+    )
+    found = ask(ctypes.cast(guards[20], ctypes.c_void_p), Device(20, device))
+    return found.device.type, found.device.index, found.id
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:1", "meta"])
@@ -102,6 +133,27 @@ def test_capability_leaves_out_what_no_kernel_can_copy():
         assert dtype not in listed
 
 
+def test_backward_crosses_devices():
+    # Where a gradient changes its device, one stream waits for the other.
+    x = torch.arange(4.0, device="openreg:0", requires_grad=True)
+    y = torch.arange(4.0, device="openreg:1", requires_grad=True)
+    ((x.to("openreg:1") * y).to("openreg:0") * x).sum().backward()
+    assert x.grad.tolist() == [0, 2, 8, 18]
+    assert y.grad.tolist() == [0, 1, 4, 9]
+    assert (x.grad.device.index, y.grad.device.index) == (0, 1)
+
+
+def test_synchronize_waits_for_the_device_named():
+    event = torch.Event("openreg")
+    with torch.Stream("openreg:1"):
+        x = torch.ones(1000, device="openreg:1") + 1
+        event.record()
+    torch.accelerator.synchronize(1)
+    assert event.query()
+    assert x.sum().item() == 2000
+    assert openreg.current_device() == 0
+
+
 class TestStreams:
     def test_the_current_stream_names_its_device(self):
         for device in (0, 1):
@@ -109,36 +161,151 @@ class TestStreams:
             assert stream.device == torch.device("openreg", device)
             assert stream.stream_id == 0
 
-    def test_setting_the_default_stream_sets_its_device(self):
-        stream = torch.accelerator.current_stream(1)
-        torch.accelerator.set_stream(stream)
-        assert torch.accelerator.current_stream() == stream
+    def test_the_default_stream_is_the_one_numbered_0(self):
+        # Only C++ asks for it.
+        assert default_stream(1) == (20, 1, 0)
+        openreg.set_device(1)
+        with torch.Stream("openreg:1"):
+            assert default_stream(-1) == (20, 1, 0)
+            assert torch.accelerator.current_stream().stream_id != 0
 
-    def test_the_default_stream_is_idle_between_calls(self):
-        x = torch.ones(4, device="openreg")
-        y = x + x
-        stream = torch.accelerator.current_stream()
+    def test_a_new_stream_names_its_device(self):
+        with openreg.device(1):
+            streams = [torch.Stream("openreg"), torch.Stream()]
+        streams.append(torch.Stream("openreg:1", priority=-1))
+        for stream in streams:
+            assert stream.device == torch.device("openreg:1")
+        assert len({stream.stream_id for stream in streams} - {0}) == 3
+
+    def test_setting_a_stream_sets_its_device(self):
+        before = torch.accelerator.current_stream(1)
+        stream = torch.Stream("openreg:1")
+        torch.accelerator.set_stream(stream)
+        try:
+            assert openreg.current_device() == 1
+            assert torch.accelerator.current_stream() == stream
+        finally:
+            torch.accelerator.set_stream(before)
+
+    def test_a_stream_is_left_with_its_device_after_an_exception(self):
+        with pytest.raises(KeyError), torch.Stream("openreg:1"):
+            assert openreg.current_device() == 1
+            raise KeyError
+        assert openreg.current_device() == 0
+        assert torch.accelerator.current_stream(1).stream_id == 0
+
+    def test_each_thread_has_its_own_current_stream(self):
+        seen = []
+        with torch.Stream("openreg:0"):
+            thread = threading.Thread(
+                target=lambda: seen.append(torch.accelerator.current_stream())
+            )
+            thread.start()
+            thread.join()
+        assert [stream.stream_id for stream in seen] == [0]
+
+    @pytest.mark.queued
+    def test_a_stream_is_asked_and_waited_for(self):
+        stream, gate = torch.Stream("openreg:1"), openreg.testing.Gate()
         assert stream.query()
+        gate.hold(stream)
+        assert not stream.query()
+        gate.open()
         stream.synchronize()
-        assert y.sum().item() == 8
+        assert stream.query()
 
     def test_native_handles_differ(self):
-        handles = {
-            torch.accelerator.current_stream(device).native_handle
-            for device in (0, 1)
-        }
-        assert len(handles) == 2
+        streams = [torch.accelerator.current_stream(d) for d in (0, 1)]
+        streams += [torch.Stream("openreg"), torch.Stream("openreg")]
+        handles = {stream.native_handle for stream in streams}
+        assert len(handles) == 4
         assert 0 not in handles
 
-    def test_a_stream_that_does_not_exist_is_refused(self):
-        stream = torch.Stream(stream_id=3, device_index=1, device_type=20)
-        expected = "There is no stream 3 on openreg:1"
-        for use in (stream.query, stream.synchronize):
-            with pytest.raises(RuntimeError, match=expected):
-                use()
-        with pytest.raises(RuntimeError, match=expected):
-            torch.accelerator.set_stream(stream)
+    def test_no_stream_is_capturing(self):
+        assert torch.Stream("openreg").is_capturing() is False
 
-    def test_a_new_stream_is_refused_by_pytorch(self):
-        with pytest.raises(RuntimeError, match="doesn't support create a new"):
-            torch.Stream(device="openreg")
+    def test_a_stream_that_does_not_exist_is_refused(self):
+        stream = torch.Stream(stream_id=38, device_index=1, device_type=20)
+        for use in (
+            stream.query,
+            stream.synchronize,
+            stream.is_capturing,
+            lambda: stream.native_handle,
+            lambda: torch.Event("openreg").record(stream),
+            lambda: torch.accelerator.set_stream(stream),
+        ):
+            with pytest.raises(RuntimeError, match="no stream 38 on openreg:1"):
+                use()
+        assert torch.accelerator.current_stream(1).stream_id == 0
+
+
+class TestEvents:
+    @pytest.mark.queued
+    def test_an_event_is_recorded_asked_and_waited_for(self):
+        stream, gate = torch.Stream("openreg:1"), openreg.testing.Gate()
+        event = torch.Event("openreg")
+        assert event.query()  # never recorded
+        event.synchronize()
+        gate.hold(stream)
+        event.record(stream)
+        assert event.device == torch.device("openreg:1")
+        assert not event.query()
+        gate.open()
+        event.synchronize()
+        assert event.query()
+
+    def test_the_time_between_two_events_is_not_negative(self):
+        start, end = (
+            torch.Event("openreg", enable_timing=True) for _ in range(2)
+        )
+        start.record()
+        torch.ones(1000, device="openreg").sum()
+        end.record()
+        end.synchronize()
+        assert start.elapsed_time(end) >= 0
+
+    def test_an_event_is_given_back_with_its_last_user(self):
+        event = torch.Event("openreg")
+        event.record()
+        handle = ctypes.c_void_p(event.event_id)
+        assert d.library.orEventQuery(handle) in (0, 11)  # or not ready
+        del event
+        with d.refused("orErrorInvalidResourceHandle", "not an event"):
+            d.call("orEventQuery", handle)
+
+
+class TestFutures:
+    """torch.futures runs its callbacks on streams of the guard's pool."""
+
+    def test_a_futures_callback_runs_on_a_stream_of_the_pool(self):
+        seen = []
+
+        def callback(done):
+            seen.append(torch.accelerator.current_stream())
+            return done.value() + 1
+
+        future = torch.futures.Future(devices=["openreg:0"])
+        answer = future.then(callback)
+        future.set_result(torch.ones(3, device="openreg"))
+        assert answer.wait().tolist() == [2, 2, 2]
+        (stream,) = seen
+        assert stream.device == torch.device("openreg:0")
+        assert stream.stream_id != 0
+        assert torch.accelerator.current_stream().stream_id == 0
+
+    @pytest.mark.queued
+    def test_a_futures_value_is_noted_for_the_stream_that_waits(self):
+        gate = openreg.testing.Gate()
+
+        def callback(done):
+            gate.hold()
+            return done.value() + 1  # on the callback's stream, and to come
+
+        future = torch.futures.Future(devices=["openreg:0"])
+        answer = future.then(callback)
+        future.set_result(torch.ones(5000, device="openreg"))
+        result = answer.value()
+        torch.ones(5000, device="openreg")
+        gate.open()
+        answer.wait()  # this stream waits for the callback's
+        assert result.tolist() == [2] * 5000

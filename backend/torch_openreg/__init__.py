@@ -66,6 +66,7 @@ def _register() -> None:
         _utils,
         amp,
         fallback,
+        memory,
         random,
         sharing,
         streams,
@@ -77,7 +78,16 @@ def _register() -> None:
     torch.utils.rename_privateuse1_backend("openreg")
     torch._register_device_module("openreg", openreg)
     # `import torch.openreg.random` must find this module, not load another.
-    for module in (_utils, amp, fallback, random, sharing, streams, testing):
+    for module in (
+        _utils,
+        amp,
+        fallback,
+        memory,
+        random,
+        sharing,
+        streams,
+        testing,
+    ):
         name = module.__name__.removeprefix("torch_openreg.")
         sys.modules[f"torch.{name}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

@@ -132,18 +132,3 @@ def test_device_functions_are_joined_to_their_bindings() -> None:
     assert rows["maybe_exchange_device"].callers == ["device"]
     assert rows["exchange_device"].callers == []
     assert rows["check_device"].binding == ""
-
-
-def test_every_method_of_the_guard_has_a_row() -> None:
-    required, ours = tables.guard_interface(), tables.guard_overrides()
-    rows = {row.name: row for row in tables.GUARD_METHODS}
-    assert list(rows) == [row.name for row in tables.GUARD_METHODS]
-    assert set(rows) == set(required)
-    must = {name for name, pure in required.items() if pure}
-    assert {"exchangeDevice", "deviceCount"} < must <= set(ours) <= set(rows)
-    assert "getNewStream" not in must
-    tested = {row.name for row in tables.GUARD_METHODS if row.test}
-    # Nothing in Python leads to a device's default stream.
-    assert tested == set(ours) - {"getDefaultStream"}
-    for row in tables.GUARD_METHODS:
-        assert not row.test or function(row.test)

@@ -274,14 +274,12 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
     impl->mutable_data_ptr().release_context();
   } else {
     data = pool_data_ptr(device_, bytes);
-    OPENREG_CHECK(without_interpreter_lock([&] {
-      return orMemcpyAsync(
-          data.get(),
-          address,
-          bytes,
-          orMemcpyHostToDevice,
-          current_stream(device_));
-    }));
+    OPENREG_CHECK_WAIT(orMemcpyAsync(
+        data.get(),
+        address,
+        bytes,
+        orMemcpyHostToDevice,
+        current_stream(device_)));
   }
   return c10::Storage(
       c10::Storage::use_byte_size_t(),

@@ -137,10 +137,10 @@ c10::IValue to_alias(
     return c10::Device(c10::kCPU);
   }
   if (value.isGenerator()) {
-    return inner_generator(value.toGenerator());
+    return inner_generator(value.toGenerator(), device);
   }
   if (value.isNone() && is_generator(argument)) {
-    return inner_generator(default_generator(device));
+    return inner_generator(default_generator(device), device);
   }
   return value;
 }

@@ -45,18 +45,15 @@ void copy_bytes(
     bool non_blocking,
     c10::DeviceIndex device) {
   const auto stream = current_stream(device);
-  OPENREG_CHECK(without_interpreter_lock([&] {
-    return orMemcpyAsync(
-        dst.mutable_data_ptr(),
-        src.const_data_ptr(),
-        src.nbytes(),
-        orMemcpyDefault,
-        stream);
-  }));
+  OPENREG_CHECK_WAIT(orMemcpyAsync(
+      dst.mutable_data_ptr(),
+      src.const_data_ptr(),
+      src.nbytes(),
+      orMemcpyDefault,
+      stream));
   const auto& host = dst.is_privateuseone() ? src : dst;
   if (!non_blocking) {
-    OPENREG_CHECK(
-        without_interpreter_lock([&] { return orStreamSynchronize(stream); }));
+    OPENREG_CHECK_WAIT(orStreamSynchronize(stream));
   } else if (is_pinned(host.const_data_ptr())) {
     keep_pinned(host, device);
   }

@@ -20,7 +20,7 @@ namespace {
 std::tuple<at::Tensor, at::Tensor> native_dropout(
     const at::Tensor& input, double p, std::optional<bool> train) {
   const auto device = input.device().index();
-  const auto generator = inner_generator(default_generator(device));
+  const auto generator = inner_generator(default_generator(device), device);
   return run_on_aliases("native_dropout", device, [&](auto&& alias) {
     const auto x = alias(input);
     if (!train.value_or(true)) {

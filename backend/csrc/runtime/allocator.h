@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "csrc/runtime/device.h"
@@ -9,7 +11,8 @@ namespace openreg {
 // The caching pool that PyTorch knows as the device's allocator.
 OPENREG_EXPORT c10::DeviceAllocator* device_allocator();
 
-// `bytes` of `device` from the pool, as a device address; NULL for 0 bytes.
+// `bytes` of `device` from the pool, as a device address, for work of the
+// current stream; NULL for 0 bytes.
 // Raises c10::OutOfMemoryError when the device is full.
 OPENREG_EXPORT void* pool_allocate(c10::DeviceIndex device, size_t bytes);
 
@@ -19,5 +22,16 @@ OPENREG_EXPORT void pool_free(void* address) noexcept;
 // pool_allocate as an owning DataPtr whose context is the address itself.
 OPENREG_EXPORT c10::DataPtr pool_data_ptr(
     c10::DeviceIndex device, size_t bytes);
+
+// The part of the device's capacity that the pool may take, 1 at first.
+// set_memory_fraction raises unless 0 <= fraction <= 1; what is taken already
+// stays.
+OPENREG_EXPORT double memory_fraction(c10::DeviceIndex device);
+OPENREG_EXPORT void set_memory_fraction(
+    c10::DeviceIndex device, double fraction);
+
+// Every segment of `device` and its blocks, in the order of addresses.
+OPENREG_EXPORT std::vector<c10::CachingDeviceAllocator::SegmentInfo>
+memory_snapshot(c10::DeviceIndex device);
 
 }  // namespace openreg

@@ -21,6 +21,18 @@ void raise_error(orError_t error, const char* call) {
       error != orErrorForkedProcess,
       "Cannot re-initialize openreg in forked subprocess. To use openreg with "
       "multiprocessing, you must use the 'spawn' start method");
+  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
+  if (error == orErrorDeviceFailed) {
+    // No fault of this call, so it is not named.
+    throw c10::AcceleratorError(
+        here,
+        error,
+        c10::str(
+            orGetErrorDetail(),
+            ". What was queued behind it is lost, and the device refuses work "
+            "until torch.openreg.reset_device(). Under OPENREG_LAUNCH=blocking "
+            "the call that is to blame raises the error."));
+  }
   // Which code, what it means, and what the device says about this case.
   auto message = c10::str(
       orGetErrorName(error),
@@ -30,17 +42,10 @@ void raise_error(orError_t error, const char* call) {
       call,
       ": ",
       orGetErrorDetail());
-  const c10::SourceLocation here{__func__, __FILE__, __LINE__};
-  if (error != orErrorLaunchFailure && error != orErrorDeviceFailed) {
-    throw c10::Error(here, std::move(message));
+  if (error == orErrorLaunchFailure) {
+    throw c10::AcceleratorError(here, error, std::move(message));
   }
-  if (error == orErrorDeviceFailed) {
-    message +=
-        ". Work queued behind it is lost, and the device refuses more until "
-        "torch.openreg.reset_device(). With OPENREG_LAUNCH=blocking the call "
-        "that is to blame raises the error.";
-  }
-  throw c10::AcceleratorError(here, error, std::move(message));
+  throw c10::Error(here, std::move(message));
 }
 // [/device-error]
 
@@ -116,13 +121,13 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
 void synchronize_device(c10::DeviceIndex device) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
-  OPENREG_CHECK(without_interpreter_lock([] { return orDeviceSynchronize(); }));
+  OPENREG_CHECK_WAIT(orDeviceSynchronize());
 }
 
 void reset_device(c10::DeviceIndex device) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
-  OPENREG_CHECK(without_interpreter_lock([] { return orDeviceReset(); }));
+  OPENREG_CHECK_WAIT(orDeviceReset());
 }
 
 orDeviceProp device_properties(c10::DeviceIndex device) {

@@ -34,15 +34,13 @@ void record_event(
 void wait_for_event(orEvent_t event, c10::Stream stream) {
   const orStream_t handle = handle_of(stream);
   if (event != nullptr) {
-    OPENREG_CHECK(without_interpreter_lock(
-        [&] { return orStreamWaitEvent(handle, event); }));
+    OPENREG_CHECK_WAIT(orStreamWaitEvent(handle, event));
   }
 }
 
 void synchronize_event(orEvent_t event) {
   if (event != nullptr) {
-    OPENREG_CHECK(
-        without_interpreter_lock([&] { return orEventSynchronize(event); }));
+    OPENREG_CHECK_WAIT(orEventSynchronize(event));
   }
 }
 // [/event-wait]

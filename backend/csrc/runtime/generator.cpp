@@ -20,19 +20,16 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   static c10::DeviceType device_type() {
     return c10::kPrivateUse1;
   }
-
-  const at::Generator& inner() const {
-    return inner_;
-  }
   // [/generator-impl]
 
   // [generator-delegate] All that a generator is asked, the inner one answers.
   // Under its mutex, which is the one that a drawing kernel holds.
   template <typename Use>
   auto with_inner(Use&& use) const {
-    auto* const inner = inner_.unsafeGetGeneratorImpl();
-    std::lock_guard lock(inner->mutex_);
-    return use(inner);
+    const at::Generator generator = inner();
+    auto* const impl = generator.unsafeGetGeneratorImpl();
+    std::lock_guard lock(impl->mutex_);
+    return use(impl);
   }
 
   void set_current_seed(uint64_t seed) override {
@@ -52,8 +49,11 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   }
   // [/generator-delegate]
 
-  // The engine has no offset: its whole state is what get_state returns. But
-  // copying and pickling a generator ask for one, and give it back.
+  // [generator-offset] There is none, but copying and pickling ask for one.
+  // The engine's whole state is what get_state returns.
+  uint64_t get_offset() const override {
+    return 0;
+  }
   void set_offset(uint64_t offset) override {
     TORCH_CHECK(
         offset == 0,
@@ -61,19 +61,45 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
         offset,
         ". Use set_state.");
   }
-  uint64_t get_offset() const override {
-    return 0;
+  // [/generator-offset]
+
+  // [generator-graphsafe] A state that is handed over by reference, not copied.
+  // The generator that is returned shares the inner one: what either draws, or
+  // is seeded with, both have drawn and have been seeded with.
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
+    return c10::make_intrusive<OpenRegGenerator>(device().index(), inner());
+  }
+  void graphsafe_set_state(
+      const c10::intrusive_ptr<c10::GeneratorImpl>& state) override {
+    set_inner(inner_generator(at::Generator(state), device().index()));
+  }
+  // [/generator-graphsafe]
+
+  // [generator-inner] Which generator is inside may change while others draw.
+  // A kernel takes a reference once and draws from that.
+  at::Generator inner() const {
+    std::lock_guard lock(inner_mutex_);
+    return inner_;
   }
 
  private:
+  void set_inner(at::Generator inner) {
+    std::lock_guard lock(inner_mutex_);
+    std::swap(inner_, inner);
+  }
+
+  mutable std::mutex inner_mutex_;  // protects the reference alone
+  at::Generator inner_;
+  // [/generator-inner]
+
+  // [generator-clone] A copy that goes its own way from here on.
   OpenRegGenerator* clone_impl() const override {
     return with_inner([this](auto* inner) {
       return new OpenRegGenerator(
           device().index(), at::Generator(inner->clone()));
     });
   }
-
-  const at::Generator inner_;
+  // [/generator-clone]
 };
 
 at::Generator new_generator(c10::DeviceIndex device) {
@@ -112,10 +138,19 @@ at::Generator make_generator(c10::DeviceIndex device) {
   return new_generator(resolve(device));
 }
 
-// [generator-inner] What a kernel draws from, and the check of the type.
-const at::Generator& inner_generator(const at::Generator& generator) {
-  return at::check_generator<OpenRegGenerator>(generator)->inner();
+// [generator-check] What a kernel draws from, and both ways to be refused.
+at::Generator inner_generator(
+    const at::Generator& generator, c10::DeviceIndex device) {
+  const auto* const impl = at::check_generator<OpenRegGenerator>(generator);
+  TORCH_CHECK(
+      impl->device().index() == device,
+      "Expected a '",
+      c10::Device(c10::kPrivateUse1, device),
+      "' generator device but found '",
+      impl->device(),
+      "'");
+  return impl->inner();
 }
-// [/generator-inner]
+// [/generator-check]
 
 }  // namespace openreg

@@ -14,10 +14,11 @@ OPENREG_EXPORT const at::Generator& default_generator(c10::DeviceIndex device);
 // A new generator for `device`, seeded with PyTorch's default seed.
 OPENREG_EXPORT at::Generator make_generator(c10::DeviceIndex device);
 
-// The CPU generator that draws for `generator`, which must be of device type
-// PrivateUse1. Raises PyTorch's "Expected a '...' device type for generator"
-// error otherwise. A kernel locks it as it would any CPU generator.
-OPENREG_EXPORT const at::Generator& inner_generator(
-    const at::Generator& generator);
+// The CPU generator that draws for `generator` in a kernel of `device`, which
+// locks it as it would any CPU generator. Raises PyTorch's "Expected a '...'
+// device type for generator" when it is of another device type, and its
+// "Expected a '...' generator device" when it is of another device.
+OPENREG_EXPORT at::Generator inner_generator(
+    const at::Generator& generator, c10::DeviceIndex device);
 
 }  // namespace openreg

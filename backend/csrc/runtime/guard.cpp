@@ -93,6 +93,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-unchecked]
 
+  // [guard-device-wide] What is asked of a device as a whole.
   void synchronizeDevice(const c10::DeviceIndex device) const override {
     synchronize_device(device);
   }
@@ -101,6 +102,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
       c10::Device /*device*/) const override {
     return capability();
   }
+  // [/guard-device-wide]
 
   // [guard-streams] Each thread's current stream, and where streams come from.
   c10::Stream getStream(c10::Device device) const override {

@@ -105,14 +105,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     auto data = pool_data_ptr(storage.device().index(), bytes);
     const size_t kept = std::min(storage.nbytes(), bytes);
     if (kept > 0) {
-      OPENREG_CHECK(without_interpreter_lock([&] {
-        return orMemcpyAsync(
-            data.get(),
-            storage.data(),
-            kept,
-            orMemcpyDeviceToDevice,
-            current_stream(storage.device().index()));
-      }));
+      OPENREG_CHECK_WAIT(orMemcpyAsync(
+          data.get(),
+          storage.data(),
+          kept,
+          orMemcpyDeviceToDevice,
+          current_stream(storage.device().index())));
     }
     storage.set_data_ptr_noswap(std::move(data));
     storage.set_nbytes(bytes);

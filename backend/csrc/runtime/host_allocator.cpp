@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <cstring>
+#include <memory>
 
-#include "csrc/runtime/device.h"
+#include "csrc/runtime/event.h"
+#include "csrc/runtime/stream.h"
 
 namespace openreg {
 namespace {
@@ -17,10 +19,45 @@ int64_t timed(Work&& work) {
   return duration_cast<microseconds>(steady_clock::now() - start).count();
 }
 
-// [host-allocator-cache] PyTorch caches pinned blocks; we say how to get one.
-// A freed block that a stream read comes back once that stream is idle: a
-// stream stands for an event recorded on it.
-struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, c10::Stream> {
+// [host-allocator-use] What must be done before a freed block is used again.
+struct DestroyEvent {
+  void operator()(orEvent_t event) const {
+    orEventDestroy(event);
+  }
+};
+
+class Use {
+ public:
+  explicit Use(c10::Stream stream) {
+    orEvent_t event = nullptr;
+    try {
+      stream_ = handle_of(stream);
+      record_event(&event, stream, -1, /*timing=*/false);
+      event_.reset(event);
+    } catch (const c10::Error&) {
+      // To free a block never raises, not even on a device that has failed.
+      if (event != nullptr) {
+        orEventDestroy(event);
+      }
+    }
+  }
+
+  // A device that has failed may still be copying; a reset waits for that.
+  bool is_over() const {
+    return stream_ == nullptr || (event_ ? orEventQuery(event_.get())
+                                         : orStreamQuery(stream_)) == orSuccess;
+  }
+
+ private:
+  orStream_t stream_ = nullptr;  // NULL: it is gone, and its work with it
+  // NULL, where none could be recorded, stands for all work of the stream.
+  std::unique_ptr<orEvent, DestroyEvent> event_;
+};
+// [/host-allocator-use]
+
+// [host-allocator-cache] PyTorch caches pinned blocks; we say how to get one,
+// and how to tell that a stream has done with it.
+struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
   void copy_data(void* dst, const void* src, size_t bytes) const override {
     std::memcpy(dst, src, bytes);
   }
@@ -34,21 +71,23 @@ struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, c10::Stream> {
     std::lock_guard lock(stats_.timing_mutex_);
     stats_.host_alloc_time.increase(time);
   }
-
   void free_block(Block* block) override {
     const auto time = timed([&] { OPENREG_CHECK(orFreeHost(block->ptr_)); });
     std::lock_guard lock(stats_.timing_mutex_);
     stats_.host_free_time.increase(time);
   }
-
   void record_stream(
-      std::optional<std::vector<c10::Stream>>& events,
-      c10::Stream stream) override {
-    events->push_back(stream);
+      std::optional<std::vector<Use>>& uses, c10::Stream stream) override {
+    uses->emplace_back(stream);
   }
-
-  bool query_event(c10::Stream& stream) override {
-    return stream.query();
+  bool query_event(Use& use) override {
+    return use.is_over();
+  }
+  c10::Stream get_current_stream() const override {
+    return get_stream(-1);
+  }
+  bool stream_is_capturing(c10::Stream /*stream*/) const override {
+    return false;
   }
 };
 // [/host-allocator-cache]

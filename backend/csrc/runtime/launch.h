@@ -18,8 +18,7 @@ class Turn {
  public:
   Turn(c10::DeviceIndex device, const char* name)
       : stream_(current_stream(device)) {
-    OPENREG_CHECK(without_interpreter_lock(
-        [&] { return orStreamBeginTurn(stream_, name); }));
+    OPENREG_CHECK_WAIT(orStreamBeginTurn(stream_, name));
   }
   ~Turn() {
     orStreamEndTurn(stream_);

@@ -209,8 +209,7 @@ int stream_priority(Stream stream) {
 
 void synchronize_stream(Stream stream) {
   const orStream_t handle = handle_of(stream);
-  OPENREG_CHECK(
-      without_interpreter_lock([&] { return orStreamSynchronize(handle); }));
+  OPENREG_CHECK_WAIT(orStreamSynchronize(handle));
 }
 
 }  // namespace openreg

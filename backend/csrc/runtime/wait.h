@@ -37,4 +37,14 @@ auto without_interpreter_lock(Wait&& wait) {
 }
 // [/wait-without]
 
+// As OPENREG_CHECK, for a call that may wait.
+#define OPENREG_CHECK_WAIT(call)                                     \
+  do {                                                               \
+    const orError_t error_ =                                         \
+        ::openreg::without_interpreter_lock([&] { return (call); }); \
+    if (C10_UNLIKELY(error_ != orSuccess)) {                         \
+      ::openreg::raise_error(error_, #call);                         \
+    }                                                                \
+  } while (0)
+
 }  // namespace openreg

@@ -174,6 +174,7 @@ void bind(py::module_& m) {
   bind_properties(m);
   bind_fallback(m);
   bind_sharing(m);
+  bind_memory(m);
   bind_streams(m);
 }
 

@@ -99,6 +99,7 @@ def _seed_device(device: int, seed: int) -> None:
     """Seeds a device's generator, at once or when the backend wakes."""
     with _initialization_lock:
         if not is_initialized():
+            torch.Generator().manual_seed(seed)  # raises now, if it must
             _waiting_seeds[device] = seed
             return
     default_generators[device].manual_seed(seed)
@@ -221,6 +222,7 @@ def get_device_capability(device: Device = None) -> tuple[int, int]:
 
 
 from torch_openreg.openreg.amp import *  # noqa: E402, F403
+from torch_openreg.openreg.memory import *  # noqa: E402, F403
 from torch_openreg.openreg.random import *  # noqa: E402, F403
 from torch_openreg.openreg.sharing import *  # noqa: E402, F403
 from torch_openreg.openreg.streams import *  # noqa: E402, F403

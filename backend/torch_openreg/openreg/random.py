@@ -100,10 +100,15 @@ def set_rng_state(new_state: torch.Tensor, device: Device = "openreg") -> None:
     _generator(device).set_state(new_state)
 
 
+# [py-random-all] All devices' states are taken, or none.
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     """Gives all devices' generators their states, one a device, in order.
 
+    All or none: a state that is refused leaves every generator as it was.
+
     Raises:
+        TypeError: One is not a uint8 tensor on the CPU.
+        RuntimeError: One has the wrong size.
         ValueError: There are more or fewer states than devices.
     """
     states = list(new_states)
@@ -112,5 +117,11 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
             f"Expected one state for each of {openreg.device_count()} devices, "
             f"but got {len(states)}."
         )
-    for device, state in enumerate(states):
-        set_rng_state(state, device)
+    generators = [_generator(device) for device in range(len(states))]
+    for generator, state in zip(generators, states, strict=True):
+        generator.clone_state().set_state(state)
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(state)
+
+
+# [/py-random-all]

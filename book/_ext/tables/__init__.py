@@ -7,19 +7,20 @@ page, and add to book/tests/test_tables*.py what must hold for its rows.
 """
 # ruff: noqa: F401 (imported for whoever says `tables.name`)
 
+from tables.accelerator import (
+    ACCELERATOR_NAMES,
+    AcceleratorName,
+    accelerator_names,
+)
 from tables.amp import POLICIES, autocast_policies, policy_operators
 from tables.autoload import IMPORTS, Import, imports
 from tables.build import INSTALL, install, objects, shared_objects
 from tables.common import ROOT, table
 from tables.device import (
     DEVICE_PURPOSES,
-    GUARD_METHODS,
     device_functions,
     device_layers,
     device_purposes,
-    guard_interface,
-    guard_methods,
-    guard_overrides,
 )
 from tables.emulator import (
     DEVICE_TESTS,
@@ -38,6 +39,20 @@ from tables.frontend import (
     further_lookups,
     generated_methods,
     lookups,
+)
+from tables.generator import (
+    GENERATOR_METHODS,
+    GeneratorMethod,
+    generator_interface,
+    generator_methods,
+)
+from tables.guard import (
+    GUARD_METHODS,
+    GuardMethod,
+    guard_default,
+    guard_interface,
+    guard_methods,
+    guard_overrides,
 )
 from tables.hooks import (
     HOOKS_HIGH,

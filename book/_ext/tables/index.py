@@ -23,7 +23,7 @@ SUBSYSTEMS = [
         {
             "count, current, set": "torch.openreg.set_device(0)",
             "properties": "torch.openreg.get_device_properties()",
-            "`torch.accelerator`": "torch.accelerator.set_device_index(0)",
+            "context": "with torch.openreg.device(1): pass",
         },
     ),
     Subsystem(
@@ -40,12 +40,20 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
-        "Hooks and random numbers",
+        "Hooks",
         "hooks",
+        {"resizing a storage": "x.untyped_storage().resize_(64)"},
+    ),
+    Subsystem(
+        "Runtime",
+        "Random numbers",
+        "generator",
         {
             "generators": "torch.Generator(device='openreg').manual_seed(1)",
             "state": "torch.openreg.set_rng_state("
             "torch.openreg.get_rng_state())",
+            "graph-safe state": "torch.Generator('openreg')"
+            ".graphsafe_get_state()",
         },
     ),
     Subsystem(
@@ -131,6 +139,16 @@ SUBSYSTEMS = [
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+        },
+    ),
+    Subsystem(
+        "High-level modules",
+        "Any accelerator",
+        "accelerator",
+        {
+            "devices": "torch.accelerator.device_index(0).__enter__()",
+            "streams": "torch.accelerator.current_stream().synchronize()",
+            "memory": "torch.accelerator.memory_stats()",
         },
     ),
     Subsystem(
