@@ -86,7 +86,10 @@ def test_the_map_names_every_file_of_the_runtime() -> None:
     runtime = (regions.ROOT / "backend" / "csrc" / "runtime").glob("*.cpp")
     named = {Path(path).name for path in paths}
     # What turns a device's address into a kernel's belongs to the emulator.
-    assert {path.name for path in runtime} - named == {"address.cpp", "storage.cpp"}
+    assert {path.name for path in runtime} - named == {
+        "address.cpp",
+        "storage.cpp",
+    }
 
 
 def test_the_four_objects_are_the_installed_ones() -> None:
