@@ -102,6 +102,8 @@ Block find_pinned(Machine* machine, uintptr_t place) {
   return {orMemoryTypeHost, block.device, base, block.size};
 }
 
+}  // namespace
+
 // What is freed must not be in use.
 orError_t settle_device(Machine* machine, Device* device, const char* call) {
   if (check_outside(call) != orSuccess) {
@@ -112,8 +114,6 @@ orError_t settle_device(Machine* machine, Device* device, const char* call) {
     return orSuccess;
   });
 }
-
-}  // namespace
 
 size_t round_to_page(const Machine* machine, size_t bytes) {
   const size_t page = machine->config.page;

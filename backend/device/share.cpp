@@ -181,6 +181,9 @@ orError_t orIpcCloseMemHandle(void* ptr) {
   }
   if (find_block(machine, ptr).type == orMemoryTypeDevice) {
     Device* const device = owner_of(machine, ptr);
+    if (settle_device(machine, device, "orIpcCloseMemHandle") != orSuccess) {
+      return orPeekAtLastError();
+    }
     const std::unique_lock lock(device->mutex);
     const auto entry = device->imports.find(to_integer(ptr));
     if (entry != device->imports.end()) {
