@@ -157,7 +157,7 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
       check_handle(machine, *handle, &file) != orSuccess) {
     return orPeekAtLastError();
   }
-  Device* const device = &machine->devices[current_index];
+  Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
   uintptr_t base = reopen(device, *handle, file);
   if (base == 0) {
