@@ -36,6 +36,7 @@ SUBSYSTEMS = [
             "pinned memory": "assert torch.empty(1).pin_memory().is_pinned()",
             "`record_stream`": "x.record_stream("
             "torch.accelerator.current_stream())",
+            "snapshot": "torch.openreg.memory_snapshot()",
         },
     ),
     Subsystem(
