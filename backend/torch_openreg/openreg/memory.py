@@ -97,8 +97,9 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
 
 
 def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
-    """As `memory_stats_as_nested_dict`, with names like
-    `"allocated_bytes.all.peak"`.
+    """As `memory_stats_as_nested_dict`, with dots in the names.
+
+    One of them is `"allocated_bytes.all.peak"`.
     """
     return _flatten(memory_stats_as_nested_dict(device))
 

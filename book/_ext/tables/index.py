@@ -232,8 +232,8 @@ REFERENCE = {
         "No header: only PyTorch calls them.",
     ),
     "OpenRegDeviceAllocator.cpp": (
-        "csrc/runtime/allocator.cpp",
-        "A caching pool with a capacity.",
+        "csrc/runtime/allocator.cpp pool.cpp",
+        "A caching pool with a capacity; the pool itself knows no PyTorch.",
     ),
     "OpenRegHostAllocator.cpp": (
         "csrc/runtime/host_allocator.cpp",
