@@ -366,3 +366,23 @@ class TestThreads:
         expected = torch.stack([torch.rand(50) for _ in range(50)])
         for got in self.together(*[lambda d=d: work(d) for d in DEVICES]):
             assert torch.equal(got, expected)
+
+    @pytest.mark.queued
+    def test_a_draw_that_waits_for_its_stream_keeps_no_other_from_drawing(self):
+        generator = torch.Generator("openreg").manual_seed(1)
+        stream, gate = torch.Stream("openreg"), openreg.testing.Gate()
+        gate.hold(stream)
+
+        def later():
+            with stream:
+                return draw(generator)
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(later)
+            first = draw(generator)
+            assert not waiting.done()
+            gate.open()
+            second = waiting.result()
+        alone = torch.Generator("openreg").manual_seed(1)
+        assert torch.equal(first, draw(alone))
+        assert torch.equal(second, draw(alone))
