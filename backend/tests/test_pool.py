@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,14 @@ def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*DEVICE_METHODS, *HOST_METHODS]
+
+
+def test_a_thread_knows_whether_it_has_a_turn() -> None:
+    library = _device.library
+    stream = _device.make_stream()
+    with ThreadPoolExecutor(1) as another:
+        assert library.orThreadHasTurn() == 0
+        with _device.turn(stream), _device.turn(stream):
+            assert library.orThreadHasTurn() == 1
+            assert another.submit(library.orThreadHasTurn).result() == 0
+        assert library.orThreadHasTurn() == 0
