@@ -526,4 +526,4 @@ def test_plain_pickles_hold_the_bytes_themselves(consumer: Consumer) -> None:
 def test_collecting_with_nothing_shared_does_nothing() -> None:
     gc.collect()
     torch.openreg.ipc_collect()
-    assert sharing._leases == []
+    assert not sharing._leases

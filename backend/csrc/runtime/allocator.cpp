@@ -184,7 +184,12 @@ struct PoolAllocator final : c10::DeviceAllocator {
     return &pool_free;
   }
   void copy_data(void* dst, const void* src, size_t count) const override {
-    OPENREG_CHECK(orMemcpy(dst, src, count, orMemcpyDeviceToDevice));
+    if (count == 0) {
+      return;
+    }
+    const orStream_t stream = current_stream(device_of(dst));
+    OPENREG_CHECK_WAIT(
+        orMemcpyAsync(dst, src, count, orMemcpyDeviceToDevice, stream));
   }
   bool initialized() override {
     return device_count() > 0;

@@ -46,9 +46,9 @@ orError_t answered(orError_t error) {
   return error;
 }
 
-// A thread that has its turn on a stream cannot wait for what is queued behind.
-bool has_work_behind_turn(orStream_t stream) {
-  return orStreamRunsInline(stream) && orStreamQuery(stream) == orErrorNotReady;
+// Whether nothing is pending, but for a turn of this thread's own.
+bool is_at_rest(orStream_t stream) {
+  return answered(orStreamQuery(stream)) == orSuccess;
 }
 
 }  // namespace
@@ -529,37 +529,46 @@ void Pool::collect_garbage(Lock& lock) {
 
 // [pool-release] Segments in which nothing is active go back to the device.
 // Their last work may still run, so it is waited for, and without the lock:
-// what it waits for may need another thread, which may need the pool.
+// what it waits for may need another thread, which may need the pool. A thread
+// that has its turn on a stream takes only what is at rest: those that it would
+// wait for may be waiting for its turn to end.
 void Pool::release(Lock& lock, size_t enough) {
   lock.unlock();
+  if (orThreadHasTurn()) {
+    const std::unique_lock alone(release_mutex_, std::try_to_lock);
+    lock.lock();
+    if (alone) {
+      release_alone(lock, enough, /*may_wait=*/false);
+    }
+    return;
+  }
   aside_([&] {
     const std::lock_guard alone(release_mutex_);
     lock.lock();
-    release_alone(lock, enough);
+    release_alone(lock, enough, /*may_wait=*/true);
     lock.unlock();
   });
   lock.lock();
 }
 
-void Pool::release_alone(Lock& lock, size_t enough) {
+void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   if (!waiting_.empty()) {
-    ++stats_.sync_all_streams;
-    wait_for_device(lock);
+    if (may_wait) {
+      ++stats_.sync_all_streams;
+      wait_for_device(lock);
+    }
     collect_waiting();
   }
   const auto unused = detach_unused(enough);
-  if (unused.empty()) {
-    return;
-  }
-  const bool done = wait_for_device(lock);
+  const bool done = !unused.empty() && may_wait && wait_for_device(lock);
   std::vector<char*> segments;
   for (Block* const block : unused) {
-    if (!done || has_work_behind_turn(block->arena->stream)) {
-      insert_free(block);
-    } else {
+    if (done || (!may_wait && is_at_rest(block->arena->stream))) {
       // Forgotten first: once it is free, another thread may get the address.
       segments.push_back(block->address);
       forget_segment(block);
+    } else {
+      insert_free(block);
     }
   }
   lock.unlock();

@@ -89,3 +89,18 @@ from tables.operators import (
     minimal_set,
 )
 from tables.start import activate, commands
+from tables.storage import (
+    CHANGES,
+    DLPACK,
+    MAP_LOCATIONS,
+    PLACES,
+    SHARING,
+    SURVIVALS,
+    Rule,
+    arrival,
+    dlpack,
+    map_locations,
+    sharing_rules,
+    storage_changes,
+    survivals,
+)

@@ -40,6 +40,22 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
+        "Storage and serialization",
+        "storage",
+        {
+            "`torch.save`, `torch.load`": "import io; f = io.BytesIO(); "
+            "torch.save(x, f); f.seek(0); torch.load(f)",
+            "`map_location`": "import io; f = io.BytesIO(); torch.save(x, f); "
+            "f.seek(0); torch.load(f, map_location='openreg:1')",
+            "pickle": "import pickle; pickle.loads(pickle.dumps(x))",
+            "sharing between processes": "from multiprocessing.reduction "
+            "import ForkingPickler as p; p.loads(p.dumps(x))",
+            "DLPack capsules": "torch.from_dlpack(x.__dlpack__())",
+            "`torch.from_dlpack(x)`": "torch.from_dlpack(x)",
+        },
+    ),
+    Subsystem(
+        "Runtime",
         "Hooks",
         "hooks",
         {"resizing a storage": "x.untyped_storage().resize_(64)"},
@@ -71,20 +87,6 @@ SUBSYSTEMS = [
         "Events",
         "",
         {"recording": "torch.Event(device='openreg').record()"},
-    ),
-    Subsystem(
-        "Runtime",
-        "Serialization",
-        "",
-        {
-            "`torch.save`, `torch.load`": "import io; f = io.BytesIO(); "
-            "torch.save(x, f); f.seek(0); torch.load(f)",
-            "`map_location`": "import io; f = io.BytesIO(); torch.save(x, f); "
-            "f.seek(0); torch.load(f, map_location='openreg:1')",
-            "pickle": "import pickle; pickle.loads(pickle.dumps(x))",
-            "sharing between processes": "import torch.multiprocessing as m; "
-            "m.reductions.reduce_storage(x.untyped_storage())",
-        },
     ),
     Subsystem(
         "Runtime",
@@ -244,7 +246,10 @@ REFERENCE = {
     ),
     "OpenRegStream.cpp": ("csrc/runtime/stream.cpp", ""),
     "OpenRegEvent.h": ("csrc/runtime/event.cpp", ""),
-    "OpenRegSerialization.cpp": ("csrc/runtime/serialization.cpp", ""),
+    "OpenRegSerialization.cpp": (
+        "examples/custom_tensor.cpp",
+        "`BackendMeta`, which this backend has no use for itself.",
+    ),
     "OpenRegMinimal.cpp, native/Minimal.cpp": (
         "csrc/aten/factory.cpp view.cpp copy.cpp",
         "A kernel and its registration share a file.",
