@@ -76,8 +76,13 @@ from tables.index import (
 )
 from tables.memory import (
     ALLOCATOR_METHODS,
+    HOST_METHODS,
+    OPTIONS,
     AllocatorMethod,
     allocator_methods,
+    allocator_options,
+    host_allocator_methods,
+    methods_of,
 )
 from tables.operators import (
     MINIMAL_LISTINGS,
