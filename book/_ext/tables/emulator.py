@@ -44,7 +44,7 @@ def device_calls() -> list[DeviceCall]:
     return calls
 
 
-# A call, or an error, and the test in backend/tests that provokes it.
+# A call, and the test in backend/tests that provokes it.
 DEVICE_TESTS = {
     "orGetErrorName": "test_device.py::test_errors_have_names_and_meanings",
     "orGetErrorString": "test_device.py::test_errors_have_names_and_meanings",
@@ -87,23 +87,6 @@ DEVICE_TESTS = {
     "test_opening_again_gives_the_same_addresses_until_the_last_close",
     "orIpcCloseMemHandle": "test_sharing_device.py::"
     "test_opening_again_gives_the_same_addresses_until_the_last_close",
-    "orErrorInvalidValue": "test_device_memory.py::test_null_is_refused",
-    "orErrorMemoryAllocation": "test_device_memory.py::"
-    "test_capacity_is_real_and_comes_back",
-    "orErrorInvalidConfiguration": "test_device.py::"
-    "test_malformed_values_are_refused",
-    "orErrorForkedProcess": "test_device_fault.py::"
-    "test_child_of_a_user_is_refused_by_every_call",
-    "orErrorInvalidDevice": "test_device.py::"
-    "test_index_out_of_range_changes_nothing",
-    "orErrorInvalidDevicePointer": "test_device_memory.py::"
-    "test_look_ups_before_the_first_use_find_nothing",
-    "orErrorInvalidMemcpyDirection": "test_device_memory.py::"
-    "test_wrong_kind_is_refused_and_moves_nothing",
-    "orErrorInvalidResourceHandle": "test_device.py::"
-    "test_unknown_stream_is_refused_without_a_look_at_it",
-    "orErrorLaunchFailure": "test_device.py::"
-    "test_failed_kernel_is_a_launch_failure_and_is_released",
 }
 
 
@@ -140,21 +123,3 @@ def device_error_names() -> list[str]:
     while (name := library.orGetErrorName(len(names)).decode())[:2] == "or":
         names.append(name)
     return names
-
-
-def device_errors() -> str:
-    """Every error of the device, with its phrase from the library."""
-    library = device_library()
-    return table(
-        ("Code", "Name", "`orGetErrorString`", "Test"),
-        (
-            (
-                str(code),
-                f"`{name}`",
-                library.orGetErrorString(code).decode(),
-                f"`{DEVICE_TESTS[name]}`",
-            )
-            for code, name in enumerate(device_error_names())
-            if code != 0
-        ),
-    )
