@@ -116,3 +116,9 @@ from tables.storage import (
     storage_changes,
     survivals,
 )
+from tables.stream import (
+    LAUNCH_MODES,
+    event_calls,
+    launch_modes,
+    stream_calls,
+)
