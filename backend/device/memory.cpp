@@ -225,16 +225,10 @@ orError_t orFree(void* ptr) {
   }
   const std::unique_lock lock(device->mutex);
   const auto block = device->live.find(to_integer(ptr));
-  if (block == device->live.end()) {
+  if (block == device->live.end() || device->imports.count(block->first)) {
     return fail(
         orErrorInvalidDevicePointer,
         "orFree: %p is not the start of a block; expected what orMalloc gave",
-        ptr);
-  }
-  if (device->imports.count(block->first) != 0) {
-    return fail(
-        orErrorInvalidDevicePointer,
-        "orFree: %p is another process's memory; orIpcCloseMemHandle takes it",
         ptr);
   }
   const auto [base, record] = *block;
