@@ -322,21 +322,30 @@ class TestThreads:
 
     def test_a_state_is_never_one_from_the_middle_of_a_draw(self):
         generator = torch.Generator("openreg").manual_seed(1)
+        finished = threading.Event()
 
         def state():
             return generator.get_state().numpy().tobytes()
 
+        def one():
+            torch.rand(30_000, device="openreg", generator=generator)
+            return state()
+
         def work():
             for _ in range(50):
-                torch.rand(3000, device="openreg", generator=generator)
+                one()
+            finished.set()
 
-        between = {state()}
-        for _ in range(50):
-            torch.rand(3000, device="openreg", generator=generator)
-            between.add(state())
+        def watch():
+            seen = {state()}
+            while not finished.is_set():
+                seen.add(state())
+            return seen
+
+        between = {state()} | {one() for _ in range(50)}
         generator.manual_seed(1)
-        _, seen = self.together(work, lambda: [state() for _ in range(300)])
-        assert set(seen) <= between
+        _, seen = self.together(work, watch)
+        assert seen <= between
 
     def test_a_state_may_be_taken_over_while_others_draw(self):
         generator = torch.Generator("openreg")

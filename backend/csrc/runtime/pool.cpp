@@ -125,7 +125,7 @@ inline Pool::Kind Pool::kind_of(size_t bytes) {
   return bytes <= small_block_bytes ? small : large;
 }
 
-// [pool-count] Of all blocks only the peak is kept; the rest is a sum.
+// Of all blocks only the peak is kept; the rest is a sum.
 inline int64_t Pool::current(PoolMeasure measure) const {
   return stats_.counts[small][measure].current() +
          stats_.counts[large][measure].current();
@@ -139,7 +139,6 @@ inline void Pool::add(Kind kind, PoolMeasure measure, size_t amount) {
 inline void Pool::remove(Kind kind, PoolMeasure measure, size_t amount) {
   stats_.counts[kind][measure].remove(amount);
 }
-// [/pool-count]
 
 // A free block that is a whole segment could be given back; any other is
 // counted, because it could not.
@@ -517,7 +516,7 @@ void Pool::release_cached() {
   release(lock, SIZE_MAX);
 }
 
-// [pool-garbage] With a threshold, the cache shrinks before the device is full.
+// With a threshold, the cache shrinks before the device is full.
 void Pool::collect_garbage(Lock& lock) {
   const double most = options_.garbage_threshold * limit_;
   const double excess = current(pool_reserved_bytes) - most;
@@ -525,7 +524,6 @@ void Pool::collect_garbage(Lock& lock) {
     release(lock, static_cast<size_t>(excess));
   }
 }
-// [/pool-garbage]
 
 // [pool-release] Segments in which nothing is active go back to the device.
 // Their last work may still run, so it is waited for, and without the lock:
@@ -550,7 +548,9 @@ void Pool::release(Lock& lock, size_t enough) {
   });
   lock.lock();
 }
+// [/pool-release]
 
+// [pool-release-alone] Detached first, so that nobody gets a block meanwhile.
 void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   if (!waiting_.empty()) {
     if (may_wait) {
@@ -575,6 +575,7 @@ void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   std::for_each(segments.begin(), segments.end(), &orFree);
   lock.lock();
 }
+// [/pool-release-alone]
 
 bool Pool::wait_for_device(Lock& lock) {
   lock.unlock();
@@ -586,7 +587,6 @@ bool Pool::wait_for_device(Lock& lock) {
   lock.lock();
   return answered(error) == orSuccess;
 }
-// [/pool-release]
 
 // Takes unused segments out of circulation, those first that have been unused
 // for longest, until they make `enough` bytes.
@@ -640,7 +640,7 @@ void Pool::set_options(const PoolOptions& options) {
   options_ = options;
 }
 
-// [pool-active] What is active is counted only when somebody asks.
+// What is active is counted only when somebody asks.
 // Its peak can grow at an allocation alone; while nothing waits, it is that of
 // the allocations.
 void Pool::count_active_peaks() {
@@ -677,7 +677,6 @@ PoolStats Pool::stats() {
   }
   return result;
 }
-// [/pool-active]
 
 void Pool::reset_peaks() {
   Lock lock(lock_);

@@ -88,11 +88,16 @@ class ExternalStream(Stream):
         return _rebuild(cls, index, _C._external_stream(index, stream_ptr))
 
 
-class Event(torch.Event):
+def Event(
+    enable_timing: bool = False,
+    blocking: bool = False,
+    interprocess: bool = False,
+) -> torch.Event:
     """A mark in a stream, which other streams and the host can wait for.
 
     It belongs to no device until it is recorded. It may be recorded again: who
-    waits from then on waits for the new record.
+    waits from then on waits for the new record. A function, because PyTorch's
+    own methods take plain torch.Event objects only (torch 2.13).
 
     Args:
         enable_timing: Whether `elapsed_time` can use it.
@@ -102,19 +107,12 @@ class Event(torch.Event):
     Raises:
         NotImplementedError: `interprocess` is true.
     """
-
-    def __new__(
-        cls,
-        enable_timing: bool = False,
-        blocking: bool = False,
-        interprocess: bool = False,
-    ) -> Event:
-        if interprocess:
-            raise NotImplementedError(
-                "An openreg event cannot be shared with another process. "
-                "Synchronize before you send a tensor instead."
-            )
-        return super().__new__(cls, "openreg", enable_timing=enable_timing)
+    if interprocess:
+        raise NotImplementedError(
+            "An openreg event cannot be shared with another process. "
+            "Synchronize before you send a tensor instead."
+        )
+    return torch.Event("openreg", enable_timing=enable_timing)
 
 
 def _rebuild(cls: type[Any], device: int, stream_id: int) -> Any:

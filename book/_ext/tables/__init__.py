@@ -76,8 +76,13 @@ from tables.index import (
 )
 from tables.memory import (
     ALLOCATOR_METHODS,
+    HOST_METHODS,
+    OPTIONS,
     AllocatorMethod,
     allocator_methods,
+    allocator_options,
+    host_allocator_methods,
+    methods_of,
 )
 from tables.operators import (
     MINIMAL_LISTINGS,
@@ -103,4 +108,10 @@ from tables.storage import (
     sharing_rules,
     storage_changes,
     survivals,
+)
+from tables.stream import (
+    LAUNCH_MODES,
+    event_calls,
+    launch_modes,
+    stream_calls,
 )

@@ -36,6 +36,7 @@ SUBSYSTEMS = [
             "pinned memory": "assert torch.empty(1).pin_memory().is_pinned()",
             "`record_stream`": "x.record_stream("
             "torch.accelerator.current_stream())",
+            "snapshot": "torch.openreg.memory_snapshot()",
         },
     ),
     Subsystem(
@@ -233,8 +234,8 @@ REFERENCE = {
         "No header: only PyTorch calls them.",
     ),
     "OpenRegDeviceAllocator.cpp": (
-        "csrc/runtime/allocator.cpp",
-        "A caching pool with a capacity.",
+        "csrc/runtime/allocator.cpp pool.cpp",
+        "A caching pool with a capacity; the pool itself knows no PyTorch.",
     ),
     "OpenRegHostAllocator.cpp": (
         "csrc/runtime/host_allocator.cpp",
