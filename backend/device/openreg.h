@@ -406,9 +406,10 @@ OPENREG_API orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr);
 OPENREG_API orError_t
 orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle);
 
-/* To be called once for each orIpcOpenMemHandle, when no work uses the block
- * any more; the last call gives the addresses back. orErrorInvalidDevicePointer
- * for all but what orIpcOpenMemHandle gave. CUDA: cudaIpcCloseMemHandle. */
+/* To be called once for each orIpcOpenMemHandle; waits for the device's work,
+ * as orFree does. The last call gives the addresses back.
+ * orErrorInvalidDevicePointer for all but what orIpcOpenMemHandle gave.
+ * CUDA: cudaIpcCloseMemHandle. */
 OPENREG_API orError_t orIpcCloseMemHandle(void* ptr);
 /* [/dev-ipc] */
 

@@ -170,7 +170,8 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
 }
 // [/dev-ipc-open]
 
-// The device's own pages return to where they were.
+// The device's own pages return to where they were. Another process may use
+// the block again from then on, so work that uses it is waited for.
 orError_t orIpcCloseMemHandle(void* ptr) {
   if (is_forked()) {
     return orSuccess;  // what a parent opened is the parent's to close
