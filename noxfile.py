@@ -8,9 +8,12 @@ what they are made from has changed.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import platform
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -23,8 +26,48 @@ RELEASE = ROOT / ".nox" / "release"
 CHECKED_TREE = ROOT / "build" / "checked"
 SITE = ROOT / "book" / "_build" / "html"
 
+# Programs of backend/tests and the arguments that each is run with.
+DRIVERS = {
+    "device_threads.cpp": ["200"],
+    "device_streams.cpp": ["stress", "exit"],
+    "pool_stress.cpp": ["20"],
+}
+LAUNCH_MODES = ["auto", "async", "blocking"]
+SANITIZERS = {
+    "thread": "-fsanitize=thread",
+    "address": "-fsanitize=address,undefined",
+}
+# What each must find in device_planted.cpp.
+PLANTED = {
+    "thread": {"race": "ThreadSanitizer: data race"},
+    "address": {
+        "overflow": "AddressSanitizer: heap-buffer-overflow",
+        "shift": "runtime error: shift exponent 40 is too large",
+    },
+}
+
 # Tests that launch nothing in their own process: they need no second mode.
-ONE_MODE = ("autoload", "build", "device", "environment", "exit", "house")
+ONE_MODE = (
+    "autoload",
+    "build",
+    "device",
+    "environment",
+    "exit",
+    "house",
+    "minimal",
+    "sharing",
+)
+
+# Tests whose outcome could depend on which thread comes first.
+CONCURRENT = (
+    "device_stream",
+    "device_event",
+    "stream",
+    "event",
+    "launch",
+    "pool",
+    "errors",
+)
 
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "none"
@@ -177,20 +220,92 @@ def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     build_checked(session)
     run(session, "python", "-m", "pytest", *session.posargs)
-    if not session.posargs:
-        # The same order of work must come of every way to launch it.
-        for mode, marks in (("async", ""), ("blocking", " and not queued")):
-            session.log(f"Once more, with OPENREG_LAUNCH={mode}.")
-            again = ("-m", f"not stress{marks}", *IN_PROCESS)
-            pytest = ("python", "-m", "pytest", *again)
-            run(session, *pytest, OPENREG_LAUNCH=mode)
+    if session.posargs:
+        return
+    # However work is launched, the same must come of it.
+    tests = ROOT / "backend" / "tests"
+    without = [f"--ignore-glob={tests}/test_{name}*" for name in ONE_MODE]
+    again = ("python", "-m", "pytest", tests, *without)
+    run(session, *again, OPENREG_LAUNCH="async")
+    blocking = ("-m", "not stress and not queued")
+    run(session, *again, *blocking, OPENREG_LAUNCH="blocking")
 
 
 @nox.session
 def stress(session: nox.Session) -> None:
-    """Run the tests that repeat for minutes what `tests` does a few times."""
+    """Run the long tests once, and those of concurrency twenty times over."""
     build_checked(session)
     run(session, "python", "-m", "pytest", "-m", "stress", *session.posargs)
+    if session.posargs:
+        return
+    tests = ROOT / "backend" / "tests"
+    files = [
+        path
+        for subject in CONCURRENT
+        for path in sorted(tests.glob(f"test_{subject}*.py"))
+    ]
+    for turn in range(20):
+        mode = ("auto", "async")[turn % 2]
+        session.log(f"Concurrency, {turn + 1} of 20, OPENREG_LAUNCH={mode}.")
+        run(session, "python", "-m", "pytest", *files, OPENREG_LAUNCH=mode)
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """Run the device's threads under TSan, ASan and UBSan, without PyTorch."""
+    environment(session)
+    for name, flag in SANITIZERS.items():
+        session.log(f"Building the device with {flag}.")
+        sources = sorted((ROOT / "backend" / "device").glob("*.cpp"))
+        compile_with(session, name, "libopenreg.so", "-shared", *sources)
+        for driver, ways in DRIVERS.items():
+            program = compile_driver(session, name, driver)
+            for way, mode in itertools.product(ways, LAUNCH_MODES):
+                run(session, program, way, **settings(mode))
+        program = compile_driver(session, name, "device_planted.cpp")
+        for fault, report in PLANTED[name].items():
+            find_planted(session, [program, fault], report)
+
+
+def compile_driver(session: nox.Session, sanitizer: str, source: str) -> Path:
+    path = ROOT / "backend" / "tests" / source
+    links = ("-L.", "-lopenreg", "-Wl,-rpath,$ORIGIN")
+    return compile_with(session, sanitizer, path.stem, path, *links)
+
+
+def compile_with(
+    session: nox.Session, sanitizer: str, output: str, *what: str | Path
+) -> Path:
+    """Builds a program or library in the sanitizer's own folder."""
+    folder = ROOT / "build" / "sanitize" / sanitizer
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler, *flags = shlex.split(os.environ.get("CXX", "c++"))
+    flags += ["-std=c++20", "-O1", "-g", "-fPIC", "-pthread"]
+    flags += [SANITIZERS[sanitizer], "-fno-sanitize-recover=all"]
+    with session.chdir(folder):
+        path = shutil.which(compiler) or compiler
+        include = f"-I{ROOT / 'backend'}"
+        run(session, path, *flags, include, *what, "-o", output)
+    return folder / output
+
+
+def settings(mode: str) -> dict[str, str]:
+    return {
+        "OPENREG_LAUNCH": mode,
+        "OPENREG_DEVICE_MEMORY": "64M",
+        "OPENREG_SEGV_HANDLER": "0",  # the sanitizer has one of its own
+    }
+
+
+def find_planted(
+    session: nox.Session, command: list[str | Path], report: str
+) -> None:
+    """A sanitizer that is silent about a planted fault proves nothing."""
+    env = {**os.environ, **settings("async")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    if done.returncode == 0 or report not in done.stderr:
+        session.error(f"Not found: {report}\n{done.stdout}{done.stderr}")
+    session.log(f"Found, as planted: {report}")
 
 
 @nox.session
@@ -201,10 +316,10 @@ def lint(session: nox.Session) -> None:
     run(session, "ruff", "check", ROOT)
     run(session, "clang-format", "--dry-run", "-Werror", *cpp_files())
     run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-    cpp = cpp_files()
+    cpp = [path for path in cpp_files() if "tests" not in path.parts]
     book = ROOT / "book" / "_ext"
     machinery = [ROOT / "conftest.py", book / "listing.py", book / "regions.py"]
-    session.log(f"backend C++: {count(cpp)} lines of at most 6000")
+    session.log(f"backend C++: {count(cpp)} lines of at most 10000")
     session.log(f"book machinery: {count(machinery)} lines of at most 900")
     sources = [path.read_text() for path in cpp if path.suffix == ".cpp"]
     heavy = sum("<ATen/" in text or "<torch/" in text for text in sources)
@@ -220,9 +335,8 @@ def format(session: nox.Session) -> None:
     run(session, "clang-format", "-i", *cpp_files())
 
 
-@nox.session
-def smoke(session: nox.Session) -> None:
-    """Install the release wheel beside, not over, and use it once."""
+def install_release(session: nox.Session) -> Path:
+    """The Python of an environment that has the release wheel."""
     environment(session)
     make_venv(session, RELEASE)
     # PyTorch comes from the shared environment. Its own .pth files, among
@@ -234,7 +348,20 @@ def smoke(session: nox.Session) -> None:
         pip_install(session, RELEASE, "--force-reinstall", *wheel)
     except CommandFailed:
         session.error("The release wheel was not built: see the error above.")
-    run(session, RELEASE / "bin" / "python", ROOT / ".ci" / "smoke.py")
+    return RELEASE / "bin" / "python"
+
+
+@nox.session
+def smoke(session: nox.Session) -> None:
+    """Install the release wheel beside, not over, and use it once."""
+    run(session, install_release(session), ROOT / ".ci" / "smoke.py")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Print what the release build's operators, pool and streams cost."""
+    program = ROOT / "backend" / "tests" / "bench_device.py"
+    run(session, install_release(session), program)
 
 
 @nox.session

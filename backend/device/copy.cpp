@@ -118,7 +118,7 @@ struct Fill {
   }
 };
 
-// [dev-launch-task] A copy that runs here needs nothing from the heap.
+// A copy that runs here needs nothing from the heap.
 // Else it moves there, and `stage` sees to what the caller may change.
 template <typename Task, typename Stage>
 orError_t launch_task(
@@ -143,7 +143,6 @@ orError_t launch_task(
     return Work{label, run, nullptr, std::move(args)};
   });
 }
-// [/dev-launch-task]
 
 // What a copy or set was found to be about, once nothing can be refused.
 struct Ends {

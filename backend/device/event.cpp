@@ -8,7 +8,7 @@
 
 namespace openreg {
 
-// [dev-moment-wait] A moment comes once, and then stays.
+// A moment comes once, and then stays.
 void Moment::complete() {
   time_ = now();
   {
@@ -28,7 +28,6 @@ bool Moment::wait_a_little() {
   return changed_.wait_for(
       lock, std::chrono::milliseconds(5), [this] { return is_done(); });
 }
-// [/dev-moment-wait]
 
 bool should_wait(const Device& device) {
   return device.failure.sentence.load() == nullptr && !is_ending();
@@ -83,6 +82,8 @@ struct ValueWait {
   }
 };
 
+// [/dev-waits]
+
 // A wait is never run by a caller who need not: `auto` would block it.
 template <typename Wait>
 orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
@@ -109,7 +110,6 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
   end_turn(*stream);
   return check_device(*stream->device);
 }
-// [/dev-waits]
 
 }  // namespace
 

@@ -52,7 +52,7 @@ orError_t report_kernel(
   return fail(orErrorLaunchFailure, "%s", Sentence(stream, name, answer).text);
 }
 
-// [dev-queue] A worker is made when there is work for it.
+// A worker is made when there is work for it.
 orError_t queue(const StreamRef& stream, Work&& work) {
   {
     const std::lock_guard lock(stream->mutex);
@@ -68,7 +68,6 @@ orError_t queue(const StreamRef& stream, Work&& work) {
   stream->changed.notify_all();
   return orSuccess;
 }
-// [/dev-queue]
 
 // [dev-run-queued] A queued kernel has no caller to tell, so its device fails.
 // The first failure counts. What is queued after it is passed over, moments

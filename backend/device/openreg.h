@@ -90,8 +90,9 @@ OPENREG_API orError_t orGetDeviceProperties(orDeviceProp* prop, int device);
  * CUDA: cudaDeviceSynchronize. */
 OPENREG_API orError_t orDeviceSynchronize(void);
 
-/* Ends the current device's failed state, after waiting for what still runs.
- * Allocations, streams and events stay valid; the dropped work is lost.
+/* Drops what is queued on the current device, waits for what still runs, and
+ * ends the failed state. Allocations, streams and events stay valid.
+ * orErrorNotPermitted while the thread holds a turn there.
  * CUDA: cudaDeviceReset, which frees everything and, once a kernel has failed,
  * does not bring the process's device back. */
 OPENREG_API orError_t orDeviceReset(void);
@@ -116,12 +117,14 @@ OPENREG_API orError_t orMalloc(void** ptr, size_t size);
 
 /* Takes a pointer that orMalloc returned, of any device; NULL does nothing.
  * orErrorInvalidDevicePointer for all else: interior pointers, a second free.
- * The pages go back to the system. CUDA: cudaFree. */
+ * Waits for the work of the device, failed or not; the pages go back to the
+ * system. CUDA: cudaFree. */
 OPENREG_API orError_t orFree(void* ptr);
 
 /* Page-locked host memory, which the host may use freely. orFreeHost takes a
  * pointer that orMallocHost returned, or NULL; orErrorInvalidValue for all
- * else. CUDA: cudaMallocHost and cudaFreeHost; here nothing is locked. */
+ * else. It waits for the work of all devices. CUDA: cudaMallocHost and
+ * cudaFreeHost; here nothing is locked. */
 OPENREG_API orError_t orMallocHost(void** ptr, size_t size);
 OPENREG_API orError_t orFreeHost(void* ptr);
 
@@ -230,7 +233,8 @@ OPENREG_API orError_t orLaunchKernel(
 OPENREG_API void orSetKernelError(const char* message);
 
 /* Runs fn(args) on the host, in the order of `stream`. From inside it, every
- * launch and every wait is orErrorNotPermitted. `args` and `release` as in
+ * launch and every wait is orErrorNotPermitted, which includes freeing memory.
+ * The same holds for a kernel that runs on a worker. `args` and `release` as in
  * orLaunchKernel. CUDA: cudaLaunchHostFunc. */
 typedef void (*orHostFn)(void* args);
 OPENREG_API orError_t orLaunchHostFunc(
@@ -261,7 +265,8 @@ OPENREG_API orError_t
 orStreamCreateWithPriority(orStream_t* stream, int priority);
 
 /* The handle is invalid from here on; pending work is still done. A default
- * stream is orErrorInvalidResourceHandle. CUDA: cudaStreamDestroy. */
+ * stream is orErrorInvalidResourceHandle, a stream on which the thread holds a
+ * turn orErrorNotPermitted. CUDA: cudaStreamDestroy. */
 OPENREG_API orError_t orStreamDestroy(orStream_t stream);
 
 /* CUDA: cudaStreamGetDevice, cudaStreamGetPriority. */
@@ -269,7 +274,8 @@ OPENREG_API orError_t orStreamGetDevice(orStream_t stream, int* device);
 OPENREG_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
 
 /* orSuccess when all work is done, orErrorNotReady when not (which is not
- * remembered as an error). CUDA: cudaStreamQuery. */
+ * remembered as an error), orErrorDeviceFailed when it may have been dropped.
+ * CUDA: cudaStreamQuery. */
 OPENREG_API orError_t orStreamQuery(orStream_t stream);
 
 /* Waits for all work launched so far. CUDA: cudaStreamSynchronize. */
@@ -281,7 +287,8 @@ OPENREG_API orError_t orStreamSynchronize(orStream_t stream);
 OPENREG_API orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event);
 
 /* Later work of `stream` waits until *address >= value. The host writes there
- * when it likes; the address must stay readable until then.
+ * when it likes; the address must stay readable until then. It must be aligned
+ * host memory, else orErrorInvalidValue.
  * CUDA: cuStreamWaitValue64 with CU_STREAM_WAIT_VALUE_GEQ. */
 OPENREG_API orError_t
 orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
@@ -290,6 +297,8 @@ orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
 /* Waits for all earlier work of `stream` and holds later work back until
  * orStreamEndTurn, which the same thread must call. What this thread launches
  * on the stream meanwhile runs at once, and so does a turn inside the turn.
+ * As with a lock, the holder must not wait for work that waits for the turn.
+ * orStreamEndTurn by another thread is orErrorNotPermitted.
  * CUDA: no twin; a CPU's kernel library needs the caller's thread. */
 OPENREG_API orError_t orStreamBeginTurn(orStream_t stream, const char* name);
 OPENREG_API orError_t orStreamEndTurn(orStream_t stream);
@@ -297,6 +306,10 @@ OPENREG_API orError_t orStreamEndTurn(orStream_t stream);
 /* 1 when a launch on `stream` would run at once on the calling thread, if
  * nobody else launched first; else 0. */
 OPENREG_API int orStreamRunsInline(orStream_t stream);
+
+/* 1 while this thread has its turn on a stream of any device, else 0. It must
+ * not wait for other threads then, who may be waiting for that turn. */
+OPENREG_API int orThreadHasTurn(void);
 /* [/dev-turn] */
 
 /* Events. */
@@ -314,12 +327,14 @@ OPENREG_API orError_t orEventCreate(orEvent_t* event, unsigned flags);
 OPENREG_API orError_t orEventDestroy(orEvent_t event);
 
 /* The event stands for all work launched on `stream` so far, and no longer for
- * what it was recorded for before; waits that came earlier keep that. The
- * stream must be of the event's device. CUDA: cudaEventRecord. */
+ * what it was recorded for before; waits that came earlier keep that. A stream
+ * of another device than the event's is orErrorInvalidResourceHandle. CUDA:
+ * cudaEventRecord. */
 OPENREG_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
 
-/* orSuccess when the latest record is done or there is none, else
- * orErrorNotReady. CUDA: cudaEventQuery. */
+/* orSuccess when the latest record is done or there is none, orErrorNotReady
+ * when it is not, orErrorDeviceFailed when its work may have been dropped.
+ * CUDA: cudaEventQuery. */
 OPENREG_API orError_t orEventQuery(orEvent_t event);
 
 /* Waits for the latest record. CUDA: cudaEventSynchronize. */
@@ -357,7 +372,8 @@ typedef struct orTraceRecord {
 } orTraceRecord;
 
 /* Calls fn(record, user) from now on; one subscriber at a time, fn NULL ends
- * it. Calls come from several threads. fn must not call the device. Work that
+ * it, and then no call is under way any more. Calls come from several threads.
+ * fn must not call the device. Work that
  * was dropped has no start and no end. CUDA: CUPTI's callbacks. */
 typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
 OPENREG_API orError_t orTraceSubscribe(orTraceFn fn, void* user);
@@ -390,9 +406,10 @@ OPENREG_API orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr);
 OPENREG_API orError_t
 orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle);
 
-/* To be called once for each orIpcOpenMemHandle, when no work uses the block
- * any more; the last call gives the addresses back. orErrorInvalidDevicePointer
- * for all but what orIpcOpenMemHandle gave. CUDA: cudaIpcCloseMemHandle. */
+/* To be called once for each orIpcOpenMemHandle; waits for the device's work,
+ * as orFree does. The last call gives the addresses back.
+ * orErrorInvalidDevicePointer for all but what orIpcOpenMemHandle gave.
+ * CUDA: cudaIpcCloseMemHandle. */
 OPENREG_API orError_t orIpcCloseMemHandle(void* ptr);
 /* [/dev-ipc] */
 

@@ -115,7 +115,7 @@ uintptr_t import_block(
 
 using namespace openreg;
 
-// [dev-ipc-get] Where the block lies in the file.
+// Where the block lies in the file.
 orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
   if (handle == nullptr) {
     return fail(orErrorInvalidValue, "orIpcGetMemHandle: handle is NULL");
@@ -143,7 +143,6 @@ orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
   *handle = {device->memory, block.base - device->base, block.size};
   return orSuccess;
 }
-// [/dev-ipc-get]
 
 // [dev-ipc-open] A block that is open already is counted, not mapped again.
 orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
@@ -157,7 +156,7 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
       check_handle(machine, *handle, &file) != orSuccess) {
     return orPeekAtLastError();
   }
-  Device* const device = &machine->devices[current_index];
+  Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
   uintptr_t base = reopen(device, *handle, file);
   if (base == 0) {
@@ -171,7 +170,8 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
 }
 // [/dev-ipc-open]
 
-// [dev-ipc-close] The device's own pages return to where they were.
+// The device's own pages return to where they were. Another process may use
+// the block again from then on, so work that uses it is waited for.
 orError_t orIpcCloseMemHandle(void* ptr) {
   if (is_forked()) {
     return orSuccess;  // what a parent opened is the parent's to close
@@ -182,6 +182,9 @@ orError_t orIpcCloseMemHandle(void* ptr) {
   }
   if (find_block(machine, ptr).type == orMemoryTypeDevice) {
     Device* const device = owner_of(machine, ptr);
+    if (settle_device(machine, device, "orIpcCloseMemHandle") != orSuccess) {
+      return orPeekAtLastError();
+    }
     const std::unique_lock lock(device->mutex);
     const auto entry = device->imports.find(to_integer(ptr));
     if (entry != device->imports.end()) {
@@ -203,4 +206,3 @@ orError_t orIpcCloseMemHandle(void* ptr) {
       "orIpcCloseMemHandle: %p is not what orIpcOpenMemHandle gave, or closed",
       ptr);
 }
-// [/dev-ipc-close]

@@ -168,7 +168,7 @@ inline orError_t check_device(const Device& device) {
   return sentence == nullptr ? orSuccess : report_failure(device, sentence);
 }
 
-// [dev-enter-stream] What a call that launches or waits asks of its stream.
+// What a call that launches or waits asks of its stream.
 // It must not come from inside the device's own work, and the device must not
 // have failed. Empty after fail().
 StreamRef enter_any_stream(
@@ -183,7 +183,10 @@ inline StreamRef enter_stream(
   }
   return enter_any_stream(machine, call, handle);
 }
-// [/dev-enter-stream]
+
+// Waits for what may use memory that a call takes back; not permitted inside
+// the device's own work.
+orError_t settle_device(Machine* machine, Device* device, const char* call);
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

@@ -94,7 +94,7 @@ orError_t begin_turn(orStream& stream) {
 }
 // [/dev-begin-turn]
 
-// [dev-find-stream] Default streams are compared with, the others looked up.
+// Default streams are compared with, the others looked up.
 StreamRef find_stream(Machine* machine, orStream_t handle) {
   if (orStream* const stream = find_default_stream(machine, handle)) {
     return StreamRef(StreamRef(), stream);
@@ -114,7 +114,6 @@ StreamRef find_stream(Machine* machine, orStream_t handle) {
   }
   return found;
 }
-// [/dev-find-stream]
 
 orError_t check_outside(const char* call) {
   if (this_thread.inside == nullptr) [[likely]] {
@@ -201,7 +200,7 @@ orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return orSuccess;
 }
 
-// [dev-stream-create] A stream costs no thread until work is queued for it.
+// A stream costs no thread until work is queued for it.
 orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
   if (stream == nullptr) {
     return fail(
@@ -255,7 +254,6 @@ orError_t orStreamDestroy(orStream_t stream) {
   forget_if_done(machine, *found);
   return orSuccess;
 }
-// [/dev-stream-create]
 
 orError_t orStreamGetDevice(orStream_t stream, int* device) {
   if (device == nullptr) {
@@ -356,4 +354,17 @@ int orStreamRunsInline(orStream_t stream) {
     return 0;
   }
   return holds(*found) || (prefers_caller(*found) && is_idle(*found));
+}
+
+int orThreadHasTurn(void) {
+  Machine* const machine = get_machine();
+  const int devices = machine == nullptr ? 0 : machine->config.device_count;
+  for (int index = 0; index < devices; ++index) {
+    for (const auto& stream : streams_of(machine, &machine->devices[index])) {
+      if (holds(*stream)) {
+        return 1;
+      }
+    }
+  }
+  return 0;
 }

@@ -28,7 +28,7 @@ uint64_t now() {
          static_cast<uint64_t>(time.tv_nsec);
 }
 
-// [dev-write-trace] The subscriber cannot leave while it is being called.
+// The subscriber cannot leave while it is being called.
 void write_trace(
     orTracePhase phase, const orStream& stream, Label label, uint64_t id) {
   const std::shared_lock lock(subscriber_mutex);
@@ -46,7 +46,6 @@ void write_trace(
       now()};
   subscriber(&record, subscriber_user);
 }
-// [/dev-write-trace]
 
 }  // namespace openreg
 

@@ -63,7 +63,7 @@ struct Label {
   size_t bytes = 0;
 };
 
-// [dev-work] Work that is queued; whoever destroys it, releases it.
+// Work that is queued; whoever destroys it, releases it.
 struct Work {
   Label label;
   orKernelFn kernel;
@@ -71,9 +71,8 @@ struct Work {
   Arguments args;
   uint64_t id = 0;  // in the trace, when there is one
 };
-// [/dev-work]
 
-// [dev-moment] A point in a stream's order, which comes once.
+// A point in a stream's order, which comes once.
 class Moment {
  public:
   bool is_done() const {
@@ -94,7 +93,6 @@ class Moment {
   std::mutex mutex_;
   std::condition_variable changed_;
 };
-// [/dev-moment]
 
 using MomentRef = std::shared_ptr<Moment>;
 
@@ -146,7 +144,7 @@ namespace openreg {
 using StreamRef = std::shared_ptr<orStream>;
 using EventRef = std::shared_ptr<orEvent>;
 
-// [dev-handles] A handle is a number that is never used twice.
+// A handle is a number that is never used twice.
 // It is looked up and not followed, so a stale or foreign one is refused.
 template <typename T>
 class Handles {
@@ -187,7 +185,6 @@ class Handles {
   std::unordered_map<const T*, std::shared_ptr<T>> table_;
   uintptr_t next_;
 };
-// [/dev-handles]
 
 // Why a device has failed. Sentences are kept, since another thread may be
 // reading one when it is replaced.
@@ -210,8 +207,9 @@ struct ThreadState {
 extern constinit thread_local ThreadState this_thread
     __attribute__((tls_model("initial-exec")));
 
-// [dev-turn-take] An idle stream is taken by one compare-and-swap.
 uint64_t next_thread_number();
+void settle(orStream& stream);
+void resume(orStream& stream);
 
 inline uint64_t number_thread() {
   if (this_thread.number == 0) {
@@ -224,6 +222,7 @@ inline bool holds(const orStream& stream) {
   return stream.holder.load(std::memory_order_relaxed) == this_thread.number;
 }
 
+// [dev-turn-take] An idle stream is taken by one compare-and-swap.
 // A turn inside one's own turn is free.
 inline bool join_turn(orStream& stream) {
   if (!holds(stream)) {
@@ -243,9 +242,6 @@ inline bool take_turn(orStream& stream) {
   stream.depth = 1;
   return true;
 }
-
-void settle(orStream& stream);
-void resume(orStream& stream);
 
 // The last one out wakes whoever waits.
 inline void end_turn(orStream& stream) {

@@ -28,7 +28,7 @@ struct CpuMask {
   cpu_set_t cpus[8];  // as many as Linux can have
 };
 
-// [dev-worker-cpus] A worker may use every CPU that the process started with.
+// A worker may use every CPU that the process started with.
 // A new thread inherits the CPUs of the one that makes it, which OpenMP may
 // have bound to a single one, and that before this library was loaded.
 CpuMask process_cpus() {
@@ -45,9 +45,8 @@ CpuMask process_cpus() {
 }
 
 const CpuMask worker_cpus = process_cpus();
-// [/dev-worker-cpus]
 
-// [dev-worker-start] What a worker is before its first work.
+// What a worker is before its first work.
 void prepare(const orStream& stream) {
   char name[16];  // the most that a thread's name can have
   std::snprintf(
@@ -83,7 +82,6 @@ class SignalsBlocked {
  private:
   sigset_t before_;
 };
-// [/dev-worker-start]
 
 inline void pause() {
 #if defined(__x86_64__)

@@ -27,7 +27,7 @@ loader = DataLoader(
 # [/py-anywhere-data]
 
 
-# [py-anywhere-train] A training loop; on the device's current index.
+# [py-anywhere-train] A training loop, on the current device.
 def train() -> float:
     model = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2))
     model.to(device)

@@ -23,9 +23,9 @@ bool toy_set_device(int device) {
 }
 // [/toy-guard-driver]
 
+// [toy-guard-impl] The least that PyTorch takes for a guard.
 constexpr auto toy = c10::DeviceType::FPGA;
 
-// [toy-guard-impl] The least that PyTorch takes for a guard.
 struct ToyGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override {
     return toy;

@@ -13,7 +13,8 @@ namespace {
 
 orError_t count(void* args) {
   for (int times = 0; times < 1000; ++times) {
-    ++*static_cast<volatile long*>(args);
+    auto* const number = static_cast<volatile long*>(args);
+    *number = *number + 1;
   }
   return orSuccess;
 }

@@ -1,5 +1,7 @@
 // Eight threads allocate, fill and check blocks on all devices at once. At the
 // end every byte is free again.
+//
+// Its argument is the number of rounds, 2000 without one.
 
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +14,6 @@
 namespace {
 
 constexpr int kThreads = 8;
-constexpr int kRounds = 2000;
 constexpr size_t kMostBlocks = 16;
 constexpr size_t kMostBytes = 40000;
 
@@ -85,12 +86,12 @@ Block make_block(std::mt19937& chance, unsigned char pattern) {
   return block;
 }
 
-void work(int thread) {
+void work(int thread, int rounds) {
   int devices = 0;
   SUCCEED(orGetDeviceCount(&devices));
   std::mt19937 chance(thread);
   std::vector<Block> live;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     SUCCEED(orSetDevice(static_cast<int>(chance() % devices)));
     if (live.size() == kMostBlocks) {
       const size_t victim = chance() % live.size();
@@ -112,11 +113,12 @@ void work(int thread) {
 
 }  // namespace
 
-int main() {
+int main(int words, char** word) {
+  const int rounds = words > 1 ? std::atoi(word[1]) : 2000;
   // The first use of the device is part of the race.
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back(work, thread);
+    threads.emplace_back(work, thread, rounds);
   }
   for (std::thread& thread : threads) {
     thread.join();

@@ -128,6 +128,10 @@ def test_memory_is_counted_for_each_device():
         == acc.memory_stats(1)["allocation.all.current"]
     )
     assert acc.memory_allocated(0) == other
+    free, total = acc.get_memory_info("openreg:1")
+    assert (
+        0 < free <= total == torch.openreg.get_device_properties(1).total_memory
+    )
 
 
 def test_graphs_are_refused():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import torch_openreg._C
+from torch_openreg.openreg.testing import Gate
 
 device_library = ctypes.CDLL(
     str(Path(torch_openreg._C.__file__).parent / "lib" / "libopenreg.so")
@@ -72,6 +75,75 @@ def test_pinned_memory_copies_to_a_device_and_back(non_blocking):
     assert torch.equal(back, x)
 
 
+@pytest.mark.queued
+@pytest.mark.parametrize("direction", ["to the device", "from the device"])
+def test_a_block_waits_for_the_copy_that_uses_it(direction):
+    gate, side = Gate(), torch.openreg.Stream()
+    pinned = torch.full((5000,), 1.0).pin_memory()
+    there = torch.full((5000,), 2.0, device="openreg")
+    torch.accelerator.synchronize()
+    address = pinned.data_ptr()
+    with side:
+        gate.hold()
+        if direction == "to the device":
+            there.copy_(pinned, non_blocking=True)
+        else:
+            pinned.copy_(there, non_blocking=True)
+    del pinned
+    other = torch.zeros(5000).pin_memory()
+    assert other.data_ptr() != address
+    gate.open()
+    side.synchronize()
+    assert there.sum().item() == 5000 * (1 if "to" in direction[:2] else 2)
+    assert torch.empty(5000, pin_memory=True).data_ptr() == address
+
+
+@pytest.mark.queued
+def test_a_later_use_of_the_stream_does_not_keep_a_block():
+    side = torch.openreg.Stream()
+    pinned = torch.ones(6000).pin_memory()
+    address = pinned.data_ptr()
+    with side:
+        pinned.to("openreg", non_blocking=True)
+    side.synchronize()
+    del pinned
+    gate = Gate()
+    gate.hold(side)  # work that came after the free
+    assert torch.empty(6000, pin_memory=True).data_ptr() == address
+    gate.open()
+
+
+@pytest.mark.queued
+def test_a_slice_keeps_its_block_for_the_copy_that_uses_it():
+    gate, side = Gate(), torch.openreg.Stream()
+    pinned = torch.arange(7000.0).pin_memory()
+    address = pinned.data_ptr()
+    with side:
+        gate.hold()
+        there = pinned[10:20].to("openreg", non_blocking=True)
+    del pinned
+    assert torch.empty(7000, pin_memory=True).data_ptr() != address
+    gate.open()
+    side.synchronize()
+    assert there.tolist() == list(range(10, 20))
+
+
+@pytest.mark.queued
+def test_a_block_freed_on_a_failed_device_comes_back_after_the_reset():
+    side = torch.openreg.Stream(1)
+    pinned = torch.ones(9000).pin_memory()
+    address = pinned.data_ptr()
+    with side:
+        there = pinned.to("openreg:1", non_blocking=True)
+        torch.index_select(there, 0, torch.tensor([-1], device="openreg:1"))
+        with pytest.raises(torch.AcceleratorError):
+            side.synchronize()
+    del pinned
+    assert torch.empty(9000, pin_memory=True).data_ptr() != address
+    torch.openreg.reset_device(1)
+    assert torch.empty(9000, pin_memory=True).data_ptr() == address
+
+
 def test_a_freed_block_is_used_again():
     x = torch.empty(12345, pin_memory=True)
     address = x.data_ptr()
@@ -96,8 +168,94 @@ def test_a_pinned_copy_of_the_shape_can_be_made():
     assert x.shape == (3,)
 
 
-def test_data_loader_pins_its_batches():
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_loader_pins_its_batches(workers):
     data = TensorDataset(torch.arange(8.0).reshape(4, 2))
-    batches = [batch for (batch,) in DataLoader(data, 2, pin_memory=True)]
+    loader = DataLoader(data, 2, pin_memory=True, num_workers=workers)
+    batches = [batch for (batch,) in loader]
     assert all(batch.is_pinned() for batch in batches)
-    assert torch.cat(batches).flatten().tolist() == list(range(8))
+    there = [batch.to("openreg", non_blocking=True) for batch in batches]
+    assert torch.cat(there).flatten().tolist() == list(range(8))
+
+
+def test_statistics_follow_every_pinned_block():
+    torch.accelerator.empty_host_cache()
+    torch.openreg.reset_accumulated_host_memory_stats()
+    torch.openreg.reset_peak_host_memory_stats()
+    start = torch.openreg.host_memory_stats()
+    x = torch.empty(1 << 20, dtype=torch.uint8, pin_memory=True)
+    during = torch.openreg.host_memory_stats()
+    for name, more in [
+        ("active_requests.current", 1),
+        ("active_bytes.current", 1 << 20),
+        ("allocated_bytes.current", 1 << 20),
+        ("allocations.allocated", 1),
+        ("num_host_alloc", 1),
+        ("host_alloc_time.count", 1),
+    ]:
+        assert during[name] == start[name] + more, name
+    del x
+    torch.accelerator.empty_host_cache()
+    after = torch.openreg.host_memory_stats()
+    assert after["active_bytes.current"] == start["active_bytes.current"]
+    assert after["allocated_bytes.current"] == start["allocated_bytes.current"]
+    assert after["active_bytes.peak"] == start["active_bytes.peak"] + (1 << 20)
+    assert after["num_host_free"] == 1
+    torch.openreg.reset_peak_host_memory_stats()
+    torch.openreg.reset_accumulated_host_memory_stats()
+    reset = torch.openreg.host_memory_stats()
+    assert reset["allocated_bytes.peak"] == reset["allocated_bytes.current"]
+    assert reset["allocations.allocated"] == reset["num_host_free"] == 0
+
+
+@pytest.fixture
+def settings():
+    yield torch._C._accelerator_setAllocatorSettings
+    torch._C._accelerator_setAllocatorSettings(
+        "pinned_max_round_threshold_mb:1000000,"
+        "pinned_max_cached_size_mb:1000000"
+    )
+
+
+def test_sizes_above_a_threshold_are_not_rounded(settings):
+    settings("pinned_max_round_threshold_mb:1")
+    x = torch.empty((1 << 20) + 5000, dtype=torch.uint8, pin_memory=True)
+    assert attributes(x.data_ptr()).size < 2 << 20
+    y = torch.empty(600_000, dtype=torch.uint8, pin_memory=True)
+    assert attributes(y.data_ptr()).size == 1 << 20
+
+
+def test_blocks_above_a_size_are_not_cached(settings):
+    settings("pinned_max_cached_size_mb:1")
+    x = torch.empty(3 << 20, dtype=torch.uint8, pin_memory=True)
+    address = x.data_ptr()
+    del x
+    assert attributes(address).type != HOST
+
+
+BEFORE_ANY_USE = """
+import torch
+torch.accelerator.empty_host_cache()
+print(torch.openreg.host_memory_stats()["num_host_free"])
+x = torch.ones(3, pin_memory=True)
+torch._C._accelerator_setAllocatorSettings("pinned_use_background_threads:True")
+with torch.openreg.Stream():
+    y = x.to("openreg", non_blocking=True)
+address = x.data_ptr()
+del x
+held = []
+while not any(x.data_ptr() == address for x in held):
+    held.append(torch.ones(3, pin_memory=True))
+print(y.sum().item())
+"""
+
+
+def test_the_cache_can_be_emptied_before_any_use_and_served_by_a_thread():
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE_ANY_USE],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "0\n3.0\n"

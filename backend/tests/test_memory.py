@@ -6,10 +6,15 @@ import gc
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 
 import pytest
 import torch
+
+from torch_openreg.openreg.testing import Gate
 
 MIB = 1 << 20
 KIB = 1 << 10
@@ -70,35 +75,95 @@ def test_an_empty_tensor_takes_no_memory() -> None:
     assert allocated() == before
 
 
+def stats(device: int = 0) -> dict[str, int]:
+    return torch.accelerator.memory_stats(device)
+
+
 def test_statistics_follow_every_block() -> None:
-    torch.accelerator.reset_peak_memory_stats()
-    start = torch.accelerator.memory_stats()
-    x = torch.empty(3 * MIB, dtype=torch.uint8, device="openreg")
-    y = torch.empty(100, dtype=torch.uint8, device="openreg")
-    during = torch.accelerator.memory_stats()
+    start = stats()
+    x = empty(3 * MIB)
+    y = empty(100)
+    during = stats()
 
     def grew(key: str) -> int:
-        return during[key] - start.get(key, 0)
+        return during[key] - start[key]
 
     assert grew("allocation.all.current") == 2
     assert grew("allocation.small_pool.current") == 1
     assert grew("allocation.large_pool.current") == 1
+    assert grew("active.all.allocated") == 2
     assert grew("requested_bytes.all.current") == 3 * MIB + 100
     assert grew("allocated_bytes.all.current") == 3 * MIB + 512
+    assert grew("active_bytes.large_pool.current") == 3 * MIB
     assert torch.accelerator.memory_reserved() >= allocated()
     del x, y
+    after = stats()
+    for key in ("allocation", "active", "allocated_bytes", "requested_bytes"):
+        assert after[f"{key}.all.current"] == start[f"{key}.all.current"]
+    assert after["allocation.all.freed"] == start["allocation.all.freed"] + 2
+    assert after["active.all.freed"] == start["active.all.freed"] + 2
+
+
+def test_statistics_count_segments_and_what_is_idle_in_them() -> None:
+    start = stats(1)
+    x = torch.empty(3 * MIB, dtype=torch.uint8, device="openreg:1")
+    during = stats(1)
+
+    def grew(key: str) -> int:
+        return during[key] - start[key]
+
+    assert grew("segment.large_pool.current") == 1
+    assert grew("segment.large_pool.allocated") == 1
+    assert grew("num_device_alloc") == 1
+    assert grew("reserved_bytes.large_pool.current") == 20 * MIB
+    assert grew("inactive_split.large_pool.current") == 1
+    assert grew("inactive_split_bytes.all.current") == 17 * MIB
+    del x
+    torch.accelerator.empty_cache()
+    after = stats(1)
     assert (
-        torch.accelerator.memory_stats()["allocation.all.current"]
-        == start["allocation.all.current"]
+        after["segment.large_pool.current"]
+        == start["segment.large_pool.current"]
     )
-    peak = torch.accelerator.max_memory_allocated()
-    assert peak >= 3 * MIB
+    assert after["num_device_free"] == start["num_device_free"] + 1
+    assert (
+        after["inactive_split_bytes.all.current"]
+        == start["inactive_split_bytes.all.current"]
+    )
+
+
+def test_peaks_are_reset_to_what_is_current() -> None:
     torch.accelerator.reset_peak_memory_stats()
-    assert torch.accelerator.max_memory_allocated() == allocated()
+    before = allocated()
+    x = empty(3 * MIB)
+    y = empty(5 * MIB)
+    reserved = torch.accelerator.memory_reserved()
+    del x, y
+    assert torch.accelerator.max_memory_allocated() == before + 8 * MIB
+    assert stats()["active_bytes.all.peak"] == before + 8 * MIB
+    torch.accelerator.empty_cache()
+    assert torch.accelerator.max_memory_reserved() == reserved
+    torch.accelerator.reset_peak_memory_stats()
+    for key in ("allocated_bytes", "active_bytes", "reserved_bytes", "active"):
+        now = stats()
+        assert now[f"{key}.all.peak"] == now[f"{key}.all.current"]
+        assert now[f"{key}.large_pool.peak"] == now[f"{key}.large_pool.current"]
+
+
+def test_what_only_grows_is_reset_to_zero() -> None:
+    x = empty(3 * MIB)
+    current = stats()["allocation.all.current"]
     torch.accelerator.reset_accumulated_memory_stats()
-    stats = torch.accelerator.memory_stats()
-    assert stats["allocation.all.allocated"] == 0
-    assert stats["num_ooms"] == 0
+    after = stats()
+    assert after["allocation.all.current"] == current
+    for key in ("allocation", "active", "segment", "inactive_split_bytes"):
+        assert after[f"{key}.all.allocated"] == 0
+        assert after[f"{key}.all.freed"] == 0
+    assert after["num_device_alloc"] == 0
+    assert after["num_ooms"] == 0
+    del x
+    assert stats()["allocation.all.freed"] == 1
+    assert stats()["active.all.freed"] == 1
 
 
 def test_statistics_of_a_device_that_is_not_there_are_refused() -> None:
@@ -106,15 +171,44 @@ def test_statistics_of_a_device_that_is_not_there_are_refused() -> None:
         torch.accelerator.memory_allocated(7)
 
 
-def test_emptying_the_cache_gives_memory_back() -> None:
-    x = torch.empty(8 * MIB, device="openreg")
-    keep = torch.empty(100, device="openreg")
+def test_a_large_free_block_is_split_and_joined_again() -> None:
+    x = empty(15 * MIB)  # a segment of its own, 16 MiB long
+    address = x.data_ptr()
     del x
-    assert torch.accelerator.memory_reserved() >= 32 * MIB
+    parts = [empty(5 * MIB) for _ in range(3)]
+    assert [p.data_ptr() for p in parts] == [
+        address + i * 5 * MIB for i in range(3)
+    ]
+    del parts
+    assert empty(15 * MIB).data_ptr() == address
+
+
+def test_only_neighbours_are_joined() -> None:
+    x = empty(15 * MIB)
+    address = x.data_ptr()
+    del x
+    first, middle, last = (empty(5 * MIB) for _ in range(3))
+    del first, last
+    other = empty(10 * MIB)
+    assert not address <= other.data_ptr() < address + 16 * MIB
+    middle.fill_(7)
+    del other
+    assert bool((middle == 7).all())
+
+
+def test_the_smallest_block_that_is_large_enough_is_taken() -> None:
     torch.accelerator.empty_cache()
-    assert torch.accelerator.memory_reserved() < 32 * MIB
-    keep.fill_(3)
-    assert keep.sum().item() == 300
+    large, small = empty(30 * MIB), empty(14 * MIB)
+    address = small.data_ptr()
+    del large, small
+    assert empty(12 * MIB).data_ptr() == address
+
+
+def test_small_and_large_blocks_do_not_share_a_segment() -> None:
+    x = empty(15 * MIB)
+    begin = x.data_ptr()
+    del x
+    assert not begin <= empty(100).data_ptr() < begin + 16 * MIB
 
 
 def test_each_device_has_its_own_pool() -> None:
@@ -123,6 +217,16 @@ def test_each_device_has_its_own_pool() -> None:
     assert allocated(0) == before[0]
     assert allocated(1) == before[1] + MIB
     del x
+
+
+def test_pools_of_other_streams_are_not_touched() -> None:
+    side = torch.openreg.Stream()
+    with side:
+        x = empty(MIB)
+        address = x.data_ptr()
+        del x
+        assert empty(MIB).data_ptr() == address
+    assert empty(MIB).data_ptr() != address
 
 
 def test_threads_get_blocks_of_their_own() -> None:
@@ -147,51 +251,262 @@ def test_threads_get_blocks_of_their_own() -> None:
     assert allocated() == before
 
 
-def on_a_small_device(program: str) -> str:
+@pytest.fixture
+def limit() -> Iterator[int]:
+    """Device 1 with room for 64 MiB more than it has in use."""
+    torch.accelerator.synchronize(1)
+    room = torch.accelerator.memory_reserved(1) + 64 * MIB
+    total = torch.openreg.mem_get_info(1)[1]
+    torch.openreg.set_per_process_memory_fraction(room / total, 1)
+    yield room
+    torch.openreg.set_per_process_memory_fraction(1.0, 1)
+
+
+def here(mib: int) -> torch.Tensor:
+    return torch.empty(mib * MIB, dtype=torch.uint8, device="openreg:1")
+
+
+def test_a_full_pool_first_empties_its_cache(limit: int) -> None:
+    kept = here(20).fill_(7)
+    cached = here(30)
+    del cached
+    retries = stats(1)["num_alloc_retries"]
+    grown = here(40)  # 20 and 40 fit if the 30 go
+    assert stats(1)["num_alloc_retries"] == retries + 1
+    assert bool((kept[::4096] == 7).all())
+    del grown
+
+
+def test_out_of_memory_says_all_that_matters(limit: int) -> None:
+    kept = here(50).fill_(7)
+    before = stats(1)
+    free, total = torch.openreg.mem_get_info(1)
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        here(20)
+    assert str(error.value) == (
+        f"openreg out of memory. Tried to allocate {20 * MIB} bytes on device "
+        f"1, which has a capacity of {total} bytes, of which {free} are free. "
+        f"This process has allocated {allocated(1)} and reserved "
+        f"{torch.accelerator.memory_reserved(1)} bytes. "
+        f"set_per_process_memory_fraction allows it {limit} bytes. Free "
+        "tensors, use smaller ones or raise the fraction."
+    )
+    assert stats(1)["num_ooms"] == before["num_ooms"] + 1
+    assert bool((kept[::4096] == 7).all())
+    del kept
+    assert here(60).fill_(1)[-1].item() == 1
+
+
+@pytest.mark.queued
+def test_out_of_memory_waits_for_blocks_that_streams_still_use(limit) -> None:
+    gate, side = Gate(), torch.openreg.Stream(1)
+    x = here(40)
+    with side:
+        gate.hold()
+    x.record_stream(side)
+    del x
+    opener = threading.Timer(0.05, gate.open)
+    opener.start()
+    assert here(50).fill_(3)[-1].item() == 3
+    opener.join()
+
+
+def random_rounds(seed: int, rounds: int) -> list[str]:
+    """What went wrong while tensors came and went, among them too many."""
+    random = Random(seed)
+    streams = [torch.openreg.Stream(1) for _ in range(4)]
+    live: list[tuple[torch.Tensor, int, torch.Stream]] = []
+    faults = []
+    for step in range(rounds):
+        stream = random.choice(streams)
+        try:
+            with stream:
+                size = random.choice([300, 40_000, 900_000, 5_000_000])
+                value = random.randrange(200)
+                x = torch.full(
+                    (size,), value, dtype=torch.uint8, device="openreg:1"
+                )
+                live.append((x, value, stream))
+        except torch.OutOfMemoryError:
+            live.clear()
+        if live and random.random() < 0.7:
+            x, value, stream = live.pop(random.randrange(len(live)))
+            with stream:
+                if not bool((x[:: max(1, len(x) // 100)] == value).all()):
+                    faults.append(f"step {step}: {value} was overwritten")
+    return faults
+
+
+@pytest.mark.parametrize(
+    "rounds", [100, pytest.param(2000, marks=pytest.mark.stress)]
+)
+def test_random_rounds_of_threads_and_streams_lose_nothing(
+    limit: int, rounds: int
+) -> None:
+    ooms, start = stats(1)["num_ooms"], allocated(1)
+    with ThreadPoolExecutor(8) as pool:
+        work = [pool.submit(random_rounds, seed, rounds) for seed in range(8)]
+        assert [job.result() for job in work] == [[]] * 8
+    assert stats(1)["num_ooms"] > ooms
+    gc.collect()
+    torch.accelerator.synchronize(1)
+    torch.accelerator.empty_cache()
+    after = stats(1)
+    assert after["allocated_bytes.all.current"] == start
+    assert after["active_bytes.all.current"] == start
+    assert torch.accelerator.memory_reserved(1) == limit - 64 * MIB
+
+
+@pytest.mark.queued
+def test_a_failed_device_loses_no_block() -> None:
+    side = torch.openreg.Stream(1)
+    before = stats(1)["active_bytes.all.current"]
+    x = torch.ones(1000, device="openreg:1")
+    with side:
+        torch.index_select(x, 0, torch.tensor([5000], device="openreg:1"))
+        with pytest.raises(torch.AcceleratorError):
+            side.synchronize()
+    x.record_stream(side)
+    del x
+    torch.accelerator.empty_cache()
+    torch.openreg.reset_device(1)
+    gc.collect()
+    torch.accelerator.empty_cache()
+    assert stats(1)["active_bytes.all.current"] == before
+    assert torch.ones(1000, device="openreg:1").sum().item() == 1000
+
+
+@pytest.fixture
+def settings() -> Iterator[Callable[[str], None]]:
+    """Sets PyTorch's allocator options, and the defaults at the end."""
+    yield torch._C._accelerator_setAllocatorSettings
+    torch.accelerator.empty_cache()
+    torch._C._accelerator_setAllocatorSettings(
+        "large_segment_size_mb:20,roundup_power2_divisions:1"
+    )
+
+
+def test_sizes_can_be_rounded_to_parts_of_a_power_of_two(settings) -> None:
+    settings("roundup_power2_divisions:4")
+    before = allocated()
+    x = empty(10 * MIB + 1)
+    assert allocated() - before == 12 * MIB
+    del x
+    settings("roundup_power2_divisions:[8:1,>:2]")
+    assert allocated() == before
+    x = empty(20 * MIB + 1), empty(5 * MIB + 1)
+    assert allocated() - before == 24 * MIB + 5 * MIB + 512
+    del x
+
+
+def test_large_segments_can_have_another_size(settings) -> None:
+    settings("large_segment_size_mb:40")
+    reserved = torch.accelerator.memory_reserved()
+    x = empty(2 * MIB)
+    assert torch.accelerator.memory_reserved() - reserved == 40 * MIB
+    del x
+
+
+def test_blocks_above_a_size_are_never_split(settings) -> None:
+    settings("max_split_size_mb:30")
+    assert stats()["max_split_size"] == 30 * MIB
+    oversize = stats()["oversize_allocations.current"]
+    segments = stats()["oversize_segments.current"]
+    x = empty(64 * MIB)
+    address = x.data_ptr()
+    assert stats()["oversize_allocations.current"] == oversize + 1
+    assert stats()["oversize_segments.current"] == segments + 1
+    del x
+    small = empty(12 * MIB)
+    assert small.data_ptr() != address  # a small request may not have it
+    before = allocated()
+    y = empty(60 * MIB)  # one of about its size gets all of it
+    assert (y.data_ptr(), allocated() - before) == (address, 64 * MIB)
+    del y
+    assert empty(40 * MIB).data_ptr() != address  # but not one far below
+    assert stats()["oversize_allocations.current"] == oversize
+    torch.accelerator.empty_cache()
+    assert stats()["oversize_segments.current"] == segments
+
+
+def test_above_a_threshold_what_was_unused_for_longest_goes_first(
+    settings, limit: int
+) -> None:
+    settings("garbage_collection_threshold:0.5")
+    old, young = here(22), here(14)
+    begin = old.data_ptr()
+    del old
+    del young
+    frees = stats(1)["num_device_free"]
+    x = here(24)  # nothing kept is large enough, and 36 of 64 MiB are kept
+    assert stats(1)["num_device_free"] == frees + 1
+    begins = {s["address"] for s in torch.openreg.memory_snapshot(1)}
+    assert begin not in begins or begin == x.data_ptr()
+    assert torch.accelerator.memory_reserved(1) == limit - 26 * MIB
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("no_such_option:1", "Unrecognized key 'no_such_option'"),
+        ("max_split_size_mb:5", "max_split_size_mb too small"),
+        ("garbage_collection_threshold:2", "set it in"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(setting, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        torch._C._accelerator_setAllocatorSettings(setting)
+    assert empty(8).fill_(1).sum().item() == 8
+
+
+def on_a_small_device(program: str, **environment: str) -> str:
     """What a program prints where a device has 64 MiB; it must succeed."""
     run = subprocess.run(
         [sys.executable, "-c", program],
-        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"},
-        capture_output=True,
+        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
         timeout=600,
     )
-    assert run.returncode == 0, run.stderr
+    assert run.returncode == 0, run.stdout
     return run.stdout
 
 
 FULL_DEVICE = """
 import torch
 MIB = 1 << 20
-kept = torch.full((20 * MIB,), 7, dtype=torch.uint8, device="openreg")
-cached = torch.empty(30 * MIB, dtype=torch.uint8, device="openreg")
-del cached
-# 20 of 64 MiB are in use and 30 only cached: 40 more fit if the cache goes.
-grown = torch.empty(40 * MIB, dtype=torch.uint8, device="openreg")
-assert torch.accelerator.memory_stats()["num_alloc_retries"] == 1
+torch.ones(1, device="openreg")
+kept = torch.full((50 * MIB,), 7, dtype=torch.uint8, device="openreg")
 try:
-    torch.empty(10 * MIB, dtype=torch.uint8, device="openreg")
+    torch.empty(20 * MIB, dtype=torch.uint8, device="openreg")
 except torch.OutOfMemoryError as error:
     print(error)
-assert torch.accelerator.memory_stats()["num_ooms"] == 1
-assert bool((kept[::4096] == 7).all())
+# What is left is less than a segment usually has, and can still be had.
+rest = torch.empty(5 * MIB, dtype=torch.uint8, device="openreg")
 small = torch.ones(1000, device="openreg")
 try:
     small.resize_(64 * MIB)
 except torch.OutOfMemoryError:
     assert small.shape == (1000,)
 assert small.sum().item() == 1000
+assert bool((kept[::4096] == 7).all())
 other = torch.empty(50 * MIB, dtype=torch.uint8, device="openreg:1")
-del grown
-assert torch.empty(10 * MIB, dtype=torch.uint8, device="openreg").numel()
 """
 
 
-def test_a_full_device_raises_with_numbers_and_recovers() -> None:
-    printed = on_a_small_device(FULL_DEVICE)
-    assert f"Tried to allocate {10 * MIB} bytes on device 0" in printed
+def test_a_full_device_raises_with_numbers_and_goes_on() -> None:
+    printed = on_a_small_device(
+        FULL_DEVICE,
+        PYTORCH_ALLOC_CONF="expandable_segments:True,"
+        "garbage_collection_threshold:0.9",
+    )
+    assert f"Tried to allocate {20 * MIB} bytes on device 0" in printed
     assert f"a capacity of {64 * MIB} bytes" in printed
-    assert f"allocated {60 * MIB} and reserved" in printed
+    assert f"of which {14 * MIB} are free" in printed
+    assert f"allocated {50 * MIB} and reserved {50 * MIB} bytes" in printed
+    assert "or raise OPENREG_DEVICE_MEMORY." in printed
+    assert "expandable_segments has no effect" in printed
 
 
 FORK = """

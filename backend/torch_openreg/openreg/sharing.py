@@ -44,10 +44,13 @@ class _Lease(NamedTuple):
             self.theirs.close()
 
 
-_leases: list[_Lease] = []
+# [/py-sharing-lease]
+
+_leases: dict[int, _Lease] = {}  # by the descriptor of our end
 _lock = threading.Lock()
 
 
+# [py-sharing-collect] A socket whose other end nobody has open hangs up.
 def ipc_collect() -> None:
     """Frees the memory that other processes have let go of.
 
@@ -60,25 +63,22 @@ def ipc_collect() -> None:
     openreg._lazy_init()
     with _lock:
         hung_up = select.poll()
-        for lease in _leases:
+        for lease in _leases.values():
             lease.drop_copy()
             hung_up.register(lease.ours, 0)
-        gone = {descriptor for descriptor, _ in hung_up.poll(0)}
-        ended = [lease for lease in _leases if lease.ours.fileno() in gone]
-        for lease in ended:
-            _leases.remove(lease)
-            lease.ours.close()
+        for descriptor, _ in hung_up.poll(0):
+            _leases.pop(descriptor).ours.close()
+
+
+# [/py-sharing-collect]
 
 
 def _close() -> None:
     """Is called at exit. What is still open elsewhere lives on there."""
-    for lease in _leases:
+    for lease in _leases.values():
         lease.ours.close()
         lease.theirs.close()
     _leases.clear()
-
-
-# [/py-sharing-lease]
 
 
 # [py-sharing-send] What is pickled is the way to the memory, not the bytes.
@@ -100,8 +100,8 @@ def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     lease = reduction.DupFd(theirs.fileno())
     launch = context.get_spawning_popen()
     with _lock:
-        _leases.append(
-            _Lease(storage, ours, theirs, launch and weakref.ref(launch))
+        _leases[ours.fileno()] = _Lease(
+            storage, ours, theirs, launch and weakref.ref(launch)
         )
     reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
     return _rebuild_storage, (device, segment[1:], start, size, key, lease)

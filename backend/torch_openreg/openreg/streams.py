@@ -60,13 +60,12 @@ class Stream(torch.Stream):
         """-1 for a stream of high priority, else 0."""
         return _C._stream_priority(self.device_index, self.stream_id)
 
+    # [/py-streams-stream]
+
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Returns the least and the greatest priority, `(0, -1)`."""
         return _C._stream_priority_range()
-
-
-# [/py-streams-stream]
 
 
 class ExternalStream(Stream):
@@ -88,22 +87,16 @@ class ExternalStream(Stream):
         return _rebuild(cls, index, _C._external_stream(index, stream_ptr))
 
 
-class _EventType(type):
-    """Of a class that makes objects of its base."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return (
-            isinstance(instance, torch.Event)
-            and instance.device.type == "openreg"
-        )
-
-
-# [py-streams-event] A torch.Event of this device, under torch.cuda's name.
-class Event(torch.Event, metaclass=_EventType):
+def Event(
+    enable_timing: bool = False,
+    blocking: bool = False,
+    interprocess: bool = False,
+) -> torch.Event:
     """A mark in a stream, which other streams and the host can wait for.
 
     It belongs to no device until it is recorded. It may be recorded again: who
-    waits from then on waits for the new record.
+    waits from then on waits for the new record. A function, because PyTorch's
+    own methods take plain torch.Event objects only (torch 2.13).
 
     Args:
         enable_timing: Whether `elapsed_time` can use it.
@@ -113,23 +106,12 @@ class Event(torch.Event, metaclass=_EventType):
     Raises:
         NotImplementedError: `interprocess` is true.
     """
-
-    def __new__(  # type: ignore[misc]
-        cls,
-        enable_timing: bool = False,
-        blocking: bool = False,
-        interprocess: bool = False,
-    ) -> torch.Event:
-        if interprocess:
-            raise NotImplementedError(
-                "An openreg event cannot be shared with another process. "
-                "Synchronize before you send a tensor instead."
-            )
-        # The methods of torch.Event take no object of a subclass (torch 2.13).
-        return torch.Event("openreg", enable_timing=enable_timing)
-
-
-# [/py-streams-event]
+    if interprocess:
+        raise NotImplementedError(
+            "An openreg event cannot be shared with another process. "
+            "Synchronize before you send a tensor instead."
+        )
+    return torch.Event("openreg", enable_timing=enable_timing)
 
 
 def _rebuild(cls: type[Any], device: int, stream_id: int) -> Any:

@@ -77,7 +77,7 @@ ACCELERATOR_NAMES = {
     ),
     "get_memory_info": AcceleratorName(
         POOL + "`getMemoryInfo`",
-        "test_allocator.py::test_memory_info_is_each_devices_own",
+        "test_accelerator.py::test_memory_is_counted_for_each_device",
     ),
     "memory_stats": AcceleratorName(
         STATS, "test_accelerator.py::test_memory_is_counted_for_each_device"

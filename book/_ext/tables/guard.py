@@ -112,7 +112,7 @@ GUARD_METHODS = [
     ),
     GuardMethod(
         "isStreamCapturing",
-        "`torch.Stream.is_capturing()`; the pinned memory's allocator.",
+        "`torch.Stream.is_capturing()`.",
         "guard-stream-state",
         "test_guard.py::test_no_stream_is_capturing",
     ),
@@ -205,7 +205,7 @@ def guard_default(body: str) -> str:
         return "does not compile"
     message = re.search(r'TORCH_CHECK\(\s*false,\s*"([^"]*)"', body)
     if message:
-        return f'"{message[1]}"'
+        return f'raises "{message[1]}"'
     return "says no" if "return false" in body else "does nothing"
 
 

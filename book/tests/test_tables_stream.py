@@ -1,0 +1,32 @@
+"""The rows of the chapters on streams and events."""
+
+import re
+
+import pytest
+
+import regions
+import tables
+
+TESTS = regions.ROOT / "backend" / "tests"
+
+
+def test_the_modes_are_those_that_the_device_reads() -> None:
+    source = (regions.ROOT / "backend" / "device" / "config.cpp").read_text()
+    (listed,) = re.findall(r'"OPENREG_LAUNCH", "([a-z, ]+)"', source)
+    assert re.findall(r"auto|async|blocking", listed) == [
+        mode for mode, _, _ in tables.LAUNCH_MODES
+    ]
+
+
+@pytest.mark.parametrize("row", tables.LAUNCH_MODES, ids=lambda row: row[0])
+def test_every_mode_has_a_test_that_names_it(row) -> None:
+    file, function = row[2].split("::")
+    text = (TESTS / file).read_text()
+    body = text[: text.index(f"def {function}(")]
+    assert row[0] in text[len(body) - 900 :]
+
+
+def test_stream_and_event_calls_have_their_own_tables() -> None:
+    assert "orStreamQuery" in tables.stream_calls()
+    assert "orEventRecord" not in tables.stream_calls()
+    assert "orEventRecord" in tables.event_calls()
