@@ -17,7 +17,6 @@ openreg = torch.openreg
 def test_an_event_belongs_to_no_device_until_it_is_recorded(make) -> None:
     event = make()
     assert isinstance(event, torch.Event)
-    assert isinstance(event, openreg.Event)
     assert event.device.index is None
     assert event.event_id == 0
     event.record(openreg.Stream(1))
@@ -190,7 +189,7 @@ class TestTime:
     def test_events_that_are_not_done_have_none(self, side, hold) -> None:
         gate = hold()
         start, end = self.timed()
-        with pytest.raises(RuntimeError, match="orErrorNotReady|not done"):
+        with pytest.raises(RuntimeError, match="must be completed"):
             start.elapsed_time(end)
         gate.open()
         end.synchronize()
@@ -263,7 +262,9 @@ class TestWaits:
             lambda stream, event, x: x.nonzero(),
             lambda stream, event, x: x.copy_(torch.ones(1, dtype=torch.int8)),
             lambda stream, event, x: torch.nn.functional.dropout(x, 0.5),
-            lambda stream, event, x: x.requires_grad_().softmax(0).sum().backward(),
+            lambda stream, event, x: (
+                x.requires_grad_().softmax(0).sum().backward()
+            ),
         ],
     )
     def test_without_the_interpreters_lock(self, wait, side, hold) -> None:

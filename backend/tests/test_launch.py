@@ -189,7 +189,7 @@ IN_TURN = {
     "bool": (lambda x: bool(x), [torch.tensor(True)]),
     "tolist": (lambda x: x.tolist(), [r(3)]),
     "cpu": (lambda x: x.cpu(), [r(3, 4)]),
-    "cpu strided": (lambda x: x.t()[1:].cpu(), [r(3, 4)]),
+    "cpu strided": (lambda x: x.t()[1:].cpu() + 0, [r(3, 4)]),
     "cpu converting": (lambda x: x.to("cpu", torch.float64), [r(3)]),
     "numpy": (lambda x: x.cpu().numpy().tolist(), [r(3)]),
     "print": (lambda x: str(x.cpu()), [r(3)]),

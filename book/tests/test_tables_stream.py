@@ -6,6 +6,7 @@ import pytest
 
 import regions
 import tables
+from tables import stream
 
 TESTS = regions.ROOT / "backend" / "tests"
 
@@ -30,3 +31,17 @@ def test_stream_and_event_calls_have_their_own_tables() -> None:
     assert "orStreamQuery" in tables.stream_calls()
     assert "orEventRecord" not in tables.stream_calls()
     assert "orEventRecord" in tables.event_calls()
+
+
+def test_the_timeline_shows_a_run_in_its_order() -> None:
+    launched = [("launch", name) for name in ("copy", "add", "mul")]
+    ran = [
+        (phase, name)
+        for name in ("copy", "add", "mul")
+        for phase in ("start", "end")
+    ]
+    records = sorted(stream.timeline(), key=lambda record: record.time_ns)
+    assert [(x.phase, x.name) for x in records] == [*launched, *ran]
+    drawing = stream.stream_timeline()
+    assert drawing.count("<rect") == drawing.count("<circle") == 3
+    assert "In this order: launch of copy; launch of add;" in drawing

@@ -1,4 +1,4 @@
-"""Work that waits or takes time, and what devices do, for tests and examples."""
+"""Pending work, slow work, and what devices do: for tests and examples."""
 
 from __future__ import annotations
 

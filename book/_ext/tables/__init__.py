@@ -121,4 +121,6 @@ from tables.stream import (
     event_calls,
     launch_modes,
     stream_calls,
+    stream_timeline,
+    timeline,
 )
