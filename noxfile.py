@@ -47,9 +47,6 @@ PLANTED = {
 }
 
 # Tests that launch nothing in their own process: they need no second mode.
-ONE_MODE = ("autoload", "build", "device", "environment", "exit", "house")
-
-# Tests that launch nothing in their own process: they need no second mode.
 ONE_MODE = (
     "autoload",
     "build",
@@ -338,9 +335,8 @@ def format(session: nox.Session) -> None:
     run(session, "clang-format", "-i", *cpp_files())
 
 
-@nox.session
-def smoke(session: nox.Session) -> None:
-    """Install the release wheel beside, not over, and use it once."""
+def install_release(session: nox.Session) -> Path:
+    """The Python of an environment that has the release wheel."""
     environment(session)
     make_venv(session, RELEASE)
     # PyTorch comes from the shared environment. Its own .pth files, among
@@ -352,7 +348,20 @@ def smoke(session: nox.Session) -> None:
         pip_install(session, RELEASE, "--force-reinstall", *wheel)
     except CommandFailed:
         session.error("The release wheel was not built: see the error above.")
-    run(session, RELEASE / "bin" / "python", ROOT / ".ci" / "smoke.py")
+    return RELEASE / "bin" / "python"
+
+
+@nox.session
+def smoke(session: nox.Session) -> None:
+    """Install the release wheel beside, not over, and use it once."""
+    run(session, install_release(session), ROOT / ".ci" / "smoke.py")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Print what the release build's operators, pool and streams cost."""
+    program = ROOT / "backend" / "tests" / "bench_device.py"
+    run(session, install_release(session), program)
 
 
 @nox.session

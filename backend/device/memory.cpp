@@ -225,10 +225,12 @@ orError_t orFree(void* ptr) {
   }
   const std::unique_lock lock(device->mutex);
   const auto block = device->live.find(to_integer(ptr));
-  if (block == device->live.end() || device->imports.count(block->first)) {
+  const bool imported = device->imports.count(to_integer(ptr)) != 0;
+  if (block == device->live.end() || imported) {
     return fail(
         orErrorInvalidDevicePointer,
-        "orFree: %p is not the start of a block; expected what orMalloc gave",
+        imported ? "orFree: %p is another process's; use orIpcCloseMemHandle"
+                 : "orFree: %p is not the start of a block from orMalloc",
         ptr);
   }
   const auto [base, record] = *block;

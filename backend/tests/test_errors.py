@@ -121,6 +121,33 @@ def test_error_of_the_arguments_always_comes_at_the_call(
         stream.synchronize()
 
 
+@pytest.mark.parametrize("where", ["default", "other"])
+def test_kernel_that_takes_its_turn_raises_at_the_call(
+    where: str, stream: torch.Stream
+) -> None:
+    negative = torch.tensor([-1], device=DEVICE)
+    torch.openreg.synchronize(1)
+    used = torch.openreg.default_stream(1) if where == "default" else stream
+    with torch.openreg.stream(used):
+        # The size of the result depends on the values.
+        with pytest.raises(RuntimeError, match="non-negative") as error:
+            torch.bincount(negative)
+        assert not isinstance(error.value, torch.AcceleratorError)
+        assert (negative + 3).tolist() == [2]
+
+
+@pytest.mark.parametrize("where", ["default", "other"])
+def test_full_device_says_so_at_the_call(
+    where: str, x: torch.Tensor, stream: torch.Stream
+) -> None:
+    used = torch.openreg.default_stream(1) if where == "default" else stream
+    with torch.openreg.stream(used):
+        with pytest.raises(torch.OutOfMemoryError, match="openreg"):
+            torch.zeros(1 << 40, device=DEVICE)
+        used.synchronize()
+        assert (x.sum() + 1).item() == 29
+
+
 # Each meets the failure while it is pending, or after it.
 TELLERS: dict[str, Callable[[torch.Tensor, torch.Stream], object]] = {
     "item": lambda x, stream: x[0, 0].item(),

@@ -73,7 +73,7 @@ def test_every_file_of_the_map_exists() -> None:
     cells = [cell for cell, _ in tables.REFERENCE.values()]
     paths = {path for cell in cells for path in tables.our_files(cell)}
     backend = regions.ROOT / "backend"
-    assert not [path for path in paths if not (backend / path).exists()]
+    assert not {path for path in paths if not (backend / path).exists()}
 
 
 def test_the_map_names_every_file_of_the_runtime() -> None:

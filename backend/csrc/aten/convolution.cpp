@@ -75,7 +75,7 @@ void convolve_into(
 }
 // [/convolution-queued]
 
-// [convolution-forward] All of conv1d, conv2d, conv3d and their transposes.
+// All of conv1d, conv2d, conv3d and their transposes.
 at::Tensor convolution(
     const at::Tensor& input,
     const at::Tensor& weight,
@@ -117,6 +117,7 @@ at::Tensor convolution(
         groups);
     return result;
   }
+  // [convolution-forward] On an idle stream the CPU's kernel makes its result.
   return run_on_aliases("convolution", device, [&](auto&& alias) {
     return at::convolution(
         alias(input),
@@ -129,8 +130,8 @@ at::Tensor convolution(
         output_padding,
         groups);
   });
+  // [/convolution-forward]
 }
-// [/convolution-forward]
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output,

@@ -60,13 +60,12 @@ class Stream(torch.Stream):
         """-1 for a stream of high priority, else 0."""
         return _C._stream_priority(self.device_index, self.stream_id)
 
+    # [/py-streams-stream]
+
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Returns the least and the greatest priority, `(0, -1)`."""
         return _C._stream_priority_range()
-
-
-# [/py-streams-stream]
 
 
 class ExternalStream(Stream):

@@ -28,10 +28,17 @@ from tables.emulator import (
     device_api,
     device_calls,
     device_error_names,
-    device_errors,
     device_library,
 )
 from tables.environment import VARIABLES, Variable, environment
+from tables.errors import (
+    DEVICE_ERRORS,
+    ERROR_TIMES,
+    DeviceError,
+    ErrorTime,
+    device_errors,
+    error_times,
+)
 from tables.frontend import (
     LOOKUPS,
     Lookup,

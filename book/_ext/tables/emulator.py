@@ -44,7 +44,7 @@ def device_calls() -> list[DeviceCall]:
     return calls
 
 
-# A call, or an error, and the test in backend/tests that provokes it.
+# A call, and the test in backend/tests that provokes it.
 DEVICE_TESTS = {
     "orGetErrorName": "test_device.py::test_errors_have_names_and_meanings",
     "orGetErrorString": "test_device.py::test_errors_have_names_and_meanings",
@@ -128,31 +128,8 @@ DEVICE_TESTS = {
     "test_elapsed_time_is_in_milliseconds",
     "orTraceSubscribe": "test_device_stream.py::"
     "test_work_is_traced_from_launch_to_end",
-    "orErrorDeviceFailed": "test_device_stream.py::"
-    "test_queued_failure_is_the_devices_until_reset",
-    "orErrorNotReady": "test_device_stream.py::"
-    "test_query_that_is_not_ready_is_not_an_error",
-    "orErrorNotPermitted": "test_device_stream.py::"
-    "test_host_function_may_not_launch_or_wait",
     "orThreadHasTurn": "test_pool.py::"
     "test_a_thread_knows_whether_it_has_a_turn",
-    "orErrorInvalidValue": "test_device_memory.py::test_null_is_refused",
-    "orErrorMemoryAllocation": "test_device_memory.py::"
-    "test_capacity_is_real_and_comes_back",
-    "orErrorInvalidConfiguration": "test_device.py::"
-    "test_malformed_values_are_refused",
-    "orErrorForkedProcess": "test_device_fault.py::"
-    "test_child_of_a_user_is_refused_by_every_call",
-    "orErrorInvalidDevice": "test_device.py::"
-    "test_index_out_of_range_changes_nothing",
-    "orErrorInvalidDevicePointer": "test_device_memory.py::"
-    "test_look_ups_before_the_first_use_find_nothing",
-    "orErrorInvalidMemcpyDirection": "test_device_memory.py::"
-    "test_wrong_kind_is_refused_and_moves_nothing",
-    "orErrorInvalidResourceHandle": "test_device.py::"
-    "test_unknown_stream_is_refused_without_a_look_at_it",
-    "orErrorLaunchFailure": "test_device.py::"
-    "test_failed_kernel_is_a_launch_failure_and_is_released",
 }
 
 
@@ -190,21 +167,3 @@ def device_error_names() -> list[str]:
     while (name := library.orGetErrorName(len(names)).decode())[:2] == "or":
         names.append(name)
     return names
-
-
-def device_errors() -> str:
-    """Every error of the device, with its phrase from the library."""
-    library = device_library()
-    return table(
-        ("Code", "Name", "`orGetErrorString`", "Test"),
-        (
-            (
-                str(code),
-                f"`{name}`",
-                library.orGetErrorString(code).decode(),
-                f"`{DEVICE_TESTS[name]}`",
-            )
-            for code, name in enumerate(device_error_names())
-            if code != 0
-        ),
-    )

@@ -245,7 +245,7 @@ REFERENCE = {
         "csrc/runtime/generator.cpp",
         "Random operators draw from it.",
     ),
-    "OpenRegStream.cpp": ("csrc/runtime/stream.cpp", ""),
+    "OpenRegStream.cpp": ("csrc/runtime/stream.cpp launch.cpp", ""),
     "OpenRegEvent.h": ("csrc/runtime/event.cpp", ""),
     "OpenRegSerialization.cpp": (
         "examples/custom_tensor.cpp",
