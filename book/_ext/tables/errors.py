@@ -152,7 +152,7 @@ ERROR_TIMES = [
     ),
     ErrorTime(
         "Any work for a device that has failed",
-        *("never", CALL, CALL, "never"),
+        *(CALL, CALL, CALL, "never"),
         "`torch.AcceleratorError`",
         "test_errors.py::test_failed_device_refuses_work_until_it_is_reset",
     ),
