@@ -226,6 +226,11 @@ class TestTime:
 def test_an_event_is_not_shared_between_processes() -> None:
     with pytest.raises(NotImplementedError, match="another process"):
         openreg.Event(interprocess=True)
+    event = openreg.Event()
+    with pytest.raises(NotImplementedError, match="ipc is not supported"):
+        event.ipc_handle()
+    with pytest.raises(NotImplementedError, match="ipc is not supported"):
+        torch.Event.from_ipc_handle(torch.device("openreg"), b"handle")
 
 
 def test_blocking_is_accepted_as_in_torch_cuda() -> None:

@@ -219,6 +219,7 @@ class TestCurrent:
     def test_contexts_nest_and_are_used_again(self) -> None:
         one, two = openreg.Stream(0), openreg.Stream(1)
         outer, inner = openreg.stream(one), openreg.stream(two)
+        assert isinstance(outer, openreg.StreamContext)
         for _ in range(2):
             with outer:
                 with inner:

@@ -1,8 +1,10 @@
 """The rows of the chapters on streams and events."""
 
 import re
+import sys
 
 import pytest
+import torch
 
 import regions
 import tables
@@ -45,3 +47,28 @@ def test_the_timeline_shows_a_run_in_its_order() -> None:
     drawing = stream.stream_timeline()
     assert drawing.count("<rect") == drawing.count("<circle") == 3
     assert "In this order: launch of copy; launch of add;" in drawing
+
+
+@pytest.mark.parametrize("kind", ["Stream", "Event"])
+def test_the_methods_are_those_that_python_has(kind: str) -> None:
+    rows = {"Stream": stream.STREAM_METHODS, "Event": stream.EVENT_METHODS}
+    public = dir(torch.openreg.Stream if kind == "Stream" else torch.Event)
+    listed = {name.partition(".")[2] for name in rows[kind] if "." in name}
+    assert listed == {name for name in public if not name.startswith("_")}
+
+
+def test_the_functions_are_those_of_the_module() -> None:
+    rows = [*stream.STREAM_METHODS, *stream.EVENT_METHODS]
+    module = sys.modules["torch_openreg.openreg.streams"]
+    assert {name for name in rows if "." not in name} == set(module.__all__)
+
+
+def test_each_method_has_a_test_that_says_its_name() -> None:
+    rows = {**stream.STREAM_METHODS, **stream.EVENT_METHODS}
+    for name, (_, test) in rows.items():
+        file, function = test.split("::")
+        text = (TESTS / file).read_text()
+        start = text.index(f"def {function}(")
+        # The parameters of a test stand above it.
+        body = text[max(0, start - 500) : text.find("\n\n\n", start)]
+        assert name.rpartition(".")[2] in body, name

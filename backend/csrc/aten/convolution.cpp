@@ -92,9 +92,10 @@ at::Tensor convolution(
   common.add(bias.value_or(at::Tensor()));
   const auto device = common.index();
   const auto type = input.scalar_type();
-  const bool sure = is_usual(type) && at::isFloatingType(type) &&
-                    weight.scalar_type() == type &&
-                    (!bias.has_value() || bias->scalar_type() == type);
+  const bool sure =
+      is_usual(type) && at::isFloatingType(type) &&
+      weight.scalar_type() == type &&
+      (!bias.has_value() || !bias->defined() || bias->scalar_type() == type);
   if (sure && !runs_inline(device)) {
     const auto result = make_convolution_result(
         input,

@@ -119,8 +119,10 @@ from tables.storage import (
 from tables.stream import (
     LAUNCH_MODES,
     event_calls,
+    event_methods,
     launch_modes,
     stream_calls,
+    stream_methods,
     stream_timeline,
     timeline,
 )

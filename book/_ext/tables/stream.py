@@ -40,6 +40,155 @@ def launch_modes() -> str:
     )
 
 
+# What Python has, what it does, and the test in backend/tests that calls it.
+STREAM_METHODS = {
+    "Stream": (
+        "a stream of the pool, by device and priority",
+        "test_stream.py::test_streams_come_from_a_pool_in_turn",
+    ),
+    "ExternalStream": (
+        "a stream that the C API made",
+        "test_stream.py::test_a_stream_of_the_c_api_is_taken_as_it_is",
+    ),
+    "stream": (
+        "a context in which a stream and its device are current",
+        "test_stream.py::test_a_stream_switches_the_device_and_both_go_back",
+    ),
+    "StreamContext": (
+        "what `stream` returns",
+        "test_stream.py::test_contexts_nest_and_are_used_again",
+    ),
+    "current_stream": (
+        "this thread's current stream of a device",
+        "test_stream.py::test_each_thread_has_its_own",
+    ),
+    "default_stream": (
+        "the stream numbered 0",
+        "test_stream.py::test_the_default_stream_is_number_0_of_its_device",
+    ),
+    "set_stream": (
+        "makes a stream and its device current",
+        "test_stream.py::test_set_stream_sets_its_device_too",
+    ),
+    "Stream.device": (
+        "the device, with its index",
+        "test_stream.py::test_a_stream_says_where_it_is",
+    ),
+    "Stream.device_index": (
+        "the device's index",
+        "test_stream.py::test_a_stream_says_where_it_is",
+    ),
+    "Stream.device_type": (
+        "the number of the device's type",
+        "test_stream.py::test_a_stream_says_where_it_is",
+    ),
+    "Stream.stream_id": (
+        "the number that makes the same stream again",
+        "test_stream.py::test_equal_streams_have_equal_hashes",
+    ),
+    "Stream.native_handle": (
+        "the device's own handle",
+        "test_stream.py::test_the_handle_is_the_devices",
+    ),
+    "Stream.priority": (
+        "0, or -1 for one that goes first",
+        "test_stream.py::test_priorities",
+    ),
+    "Stream.priority_range": (
+        "the least and the greatest priority",
+        "test_stream.py::test_priorities",
+    ),
+    "Stream.query": (
+        "whether all work is done",
+        "test_stream.py::test_query_and_synchronize",
+    ),
+    "Stream.synchronize": (
+        "the host waits for all work",
+        "test_stream.py::test_query_and_synchronize",
+    ),
+    "Stream.wait_stream": (
+        "later work waits for what another stream has now",
+        "test_stream.py::test_an_event_orders_them",
+    ),
+    "Stream.wait_event": (
+        "later work waits for an event's latest record",
+        "test_stream.py::test_an_event_orders_them",
+    ),
+    "Stream.record_event": (
+        "records an event, a new one by default",
+        "test_stream.py::test_an_event_orders_them",
+    ),
+    "Stream.is_capturing": (
+        "False: there are no graphs",
+        "test_guard.py::test_no_stream_is_capturing",
+    ),
+}
+EVENT_METHODS = {
+    "Event": (
+        "an event, for times if you say so",
+        "test_event.py::"
+        "test_an_event_belongs_to_no_device_until_it_is_recorded",
+    ),
+    "Event.device": (
+        "the device; without an index until the first record",
+        "test_event.py::"
+        "test_an_event_belongs_to_no_device_until_it_is_recorded",
+    ),
+    "Event.event_id": (
+        "the device's handle, 0 until the first record",
+        "test_event.py::"
+        "test_an_event_belongs_to_no_device_until_it_is_recorded",
+    ),
+    "Event.record": (
+        "stands for all work that a stream has now",
+        "test_event.py::"
+        "test_record_takes_the_current_stream_unless_one_is_named",
+    ),
+    "Event.wait": (
+        "a stream's later work waits for the latest record",
+        "test_event.py::test_wait_takes_the_current_stream_unless_one_is_named",
+    ),
+    "Event.query": (
+        "whether the latest record is done",
+        "test_event.py::test_recorded_again_it_stands_for_the_new_record",
+    ),
+    "Event.synchronize": (
+        "the host waits for the latest record",
+        "test_event.py::test_it_stands_for_all_work_before_it_and_none_after",
+    ),
+    "Event.elapsed_time": (
+        "milliseconds to another event's record",
+        "test_event.py::test_it_is_that_of_the_stream_in_milliseconds",
+    ),
+    "Event.from_ipc_handle": (
+        "refused: an event stays in its process",
+        "test_event.py::test_an_event_is_not_shared_between_processes",
+    ),
+    "Event.ipc_handle": (
+        "refused: an event stays in its process",
+        "test_event.py::test_an_event_is_not_shared_between_processes",
+    ),
+}
+
+
+def methods(rows: dict[str, tuple[str, str]]) -> str:
+    return table(
+        ("`torch.openreg.`", "What it is or does", "Test"),
+        (
+            (f"`{name}`", what, f"`{test}`")
+            for name, (what, test) in rows.items()
+        ),
+    )
+
+
+def stream_methods() -> str:
+    return methods(STREAM_METHODS)
+
+
+def event_methods() -> str:
+    return methods(EVENT_METHODS)
+
+
 def stream_calls() -> str:
     return device_api("orStream")
 
