@@ -108,6 +108,16 @@ def test_the_host_cache_can_be_emptied():
     assert address  # whether it is the same one is up to the system
 
 
+def test_the_cache_can_be_emptied():
+    acc.empty_cache()
+    before = acc.memory_reserved(1)
+    x = torch.empty(48 << 20, dtype=torch.uint8, device="openreg:1")
+    assert acc.memory_reserved(1) >= before + x.nbytes
+    del x
+    acc.empty_cache()  # of all devices
+    assert acc.memory_reserved(1) == before
+
+
 def test_memory_is_counted_for_each_device():
     other = acc.memory_allocated(0)
     acc.reset_accumulated_memory_stats(1)

@@ -85,7 +85,8 @@ def _close() -> None:
 def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     """Is called by `multiprocessing` for each storage that is sent."""
     if storage.device.type != "openreg":
-        return reductions.reduce_storage(storage)
+        host: tuple[Any, ...] = reductions.reduce_storage(storage)
+        return host
     device = storage.device.index
     if storage.nbytes() == 0:
         return _empty_storage, (device,)
@@ -101,7 +102,7 @@ def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     launch = context.get_spawning_popen()
     with _lock:
         _leases[ours.fileno()] = _Lease(
-            storage, ours, theirs, launch and weakref.ref(launch)
+            storage, ours, theirs, weakref.ref(launch) if launch else None
         )
     reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
     return _rebuild_storage, (device, segment[1:], start, size, key, lease)
@@ -125,7 +126,9 @@ def _rebuild_storage(
 ) -> torch.UntypedStorage:
     """Is called by the process that receives what _reduce_storage returned."""
     with socket.socket(fileno=lease.detach()) as channel, _lock:
-        known = reductions.storage_from_cache(torch.UntypedStorage, key)
+        known: torch.UntypedStorage | None = reductions.storage_from_cache(
+            torch.UntypedStorage, key
+        )
         if known is not None:
             return known
         os.set_inheritable(channel.fileno(), False)
@@ -148,11 +151,11 @@ def _rebuild_storage(
 # [py-sharing-register] Whatever multiprocessing sends passes here.
 def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     """PyTorch's own, which forgets the conjugate and the negative bit."""
-    reduced = reductions.reduce_tensor(tensor)
+    reduced: tuple[Any, ...] = reductions.reduce_tensor(tensor)
     if tensor.device.type == "openreg" and (
         tensor.is_conj() or tensor.is_neg()
     ):
-        return tensor.__reduce_ex__(2)
+        reduced = tensor.__reduce_ex__(2)
     return reduced
 
 

@@ -69,7 +69,7 @@ ACCELERATOR_NAMES = {
     ),
     "empty_cache": AcceleratorName(
         POOL + "`initialized`, `emptyCache`",
-        "test_memory.py::test_emptying_the_cache_gives_memory_back",
+        "test_accelerator.py::test_the_cache_can_be_emptied",
     ),
     "empty_host_cache": AcceleratorName(
         "the allocator of pinned memory: `empty_cache`",
