@@ -106,22 +106,22 @@ def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
 
 def memory_allocated(device: Device = None) -> int:
     """Returns the bytes that tensors hold on `device`."""
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
+    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
 
 
 def max_memory_allocated(device: Device = None) -> int:
     """Returns the most bytes that tensors held on `device`."""
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
 
 
 def memory_reserved(device: Device = None) -> int:
     """Returns the bytes that the pool has of `device`, in use or not."""
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
+    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
 
 
 def max_memory_reserved(device: Device = None) -> int:
     """Returns the most bytes that the pool had of `device`."""
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:

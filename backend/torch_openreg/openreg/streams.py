@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch.types import Device
@@ -20,6 +20,9 @@ __all__ = [
     "set_stream",
     "stream",
 ]
+
+S = TypeVar("S", bound="Stream")
+_DEVICE_TYPE = 20  # of privateuseone, in c10/core/DeviceType.h
 
 
 # [py-streams-stream] A torch.Stream that can say its priority.
@@ -114,15 +117,16 @@ def Event(
     return torch.Event("openreg", enable_timing=enable_timing)
 
 
-def _rebuild(cls: type[Any], device: int, stream_id: int) -> Any:
+def _rebuild(cls: type[S], device: int, stream_id: int) -> S:
     """An object for a stream that is known to exist."""
-    device_type = torch._C._autograd.DeviceType.PrivateUse1
-    return torch.Stream.__new__(
+    made = torch.Stream.__new__(
         cls,
         stream_id=stream_id,
         device_index=device,
-        device_type=int(device_type),
+        device_type=_DEVICE_TYPE,
     )
+    assert isinstance(made, cls)
+    return made
 
 
 # [py-streams-current] Each thread has a current stream on every device.
