@@ -302,7 +302,10 @@ class TestWaits:
         assert done == [4]
 
 
+@pytest.mark.queued
 class TestTrace:
+    """Of work that is queued; what takes its turn leaves no record."""
+
     def work(self) -> None:
         one, two = openreg.Stream(), openreg.Stream()
         x = torch.zeros(4).pin_memory()

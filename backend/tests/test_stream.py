@@ -171,6 +171,7 @@ class TestExternal:
         handle = made(1)
         stream = openreg.ExternalStream(handle, 1)
         x = torch.zeros(8, dtype=torch.uint8, device="openreg:1")
+        openreg.synchronize(1)
         gate = hold(stream)
         _device.call("orMemsetAsync", x.data_ptr(), 3, 8, handle)
         with openreg.stream(stream):
@@ -281,6 +282,7 @@ class TestOrder:
     def test_streams_do_not_wait_for_each_other(self, hold) -> None:
         one, two = openreg.Stream(), openreg.Stream()
         x = torch.zeros(2, device="openreg")
+        openreg.synchronize()
         gate = hold(one)
         with openreg.stream(one):
             x.fill_(1)
@@ -305,6 +307,7 @@ class TestOrder:
     def test_an_event_orders_them(self, order, hold) -> None:
         one, two = openreg.Stream(), openreg.Stream()
         x = torch.zeros(2, device="openreg")
+        openreg.synchronize()
         gate = hold(one)
         with openreg.stream(one):
             x.fill_(1)
@@ -359,6 +362,7 @@ class TestOrder:
     ) -> None:
         streams = [openreg.Stream(1) for _ in range(3)]
         x = torch.zeros(3, device="openreg:1")
+        openreg.synchronize(1)
         gates = [hold(stream) for stream in streams]
         for place, stream in enumerate(streams):
             with openreg.stream(stream):

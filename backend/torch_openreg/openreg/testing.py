@@ -68,6 +68,7 @@ def trace() -> Iterator[list[Record]]:
     """Collects what all devices do; the list is filled at the end.
 
     What is still pending then leaves no further record: synchronize first.
+    Kernels that run on the calling thread in their turn leave none at all.
 
     Raises:
         RuntimeError: The devices are traced already.
