@@ -19,8 +19,6 @@ namespace {
 
 namespace py = pybind11;
 
-// [bindings-trace] Records come from the device's threads, which own no Python.
-// So they are kept in C++ until Python asks. A name may be gone by then.
 using Record = std::tuple<
     std::string,  // phase
     std::string,  // kind
@@ -31,6 +29,8 @@ using Record = std::tuple<
     uint64_t,     // work
     uint64_t>;    // nanoseconds
 
+// [trace-collect] Records come from the device's threads, which own no Python.
+// So they are kept in C++ until Python asks. A name may be gone by then.
 struct Trace {
   std::mutex mutex;
   bool running = false;
@@ -52,6 +52,7 @@ struct Trace {
         record->time_ns);
   }
 };
+// [/trace-collect]
 
 // Workers may outlive the process's statics.
 Trace& trace() {
@@ -75,7 +76,6 @@ std::vector<Record> end_trace() {
   trace().running = false;
   return std::exchange(trace().records, {});
 }
-// [/bindings-trace]
 
 }  // namespace
 
