@@ -47,7 +47,16 @@ PLANTED = {
 }
 
 # Tests that launch nothing in their own process: they need no second mode.
-ONE_MODE = ("autoload", "build", "device", "environment", "exit", "house")
+ONE_MODE = (
+    "autoload",
+    "build",
+    "device",
+    "environment",
+    "exit",
+    "house",
+    "minimal",
+    "sharing",
+)
 
 # Tests whose outcome could depend on which thread comes first.
 CONCURRENT = (
@@ -211,13 +220,15 @@ def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     build_checked(session)
     run(session, "python", "-m", "pytest", *session.posargs)
-    if not session.posargs:
-        # The same order of work must come of every way to launch it.
-        for mode, marks in (("async", ""), ("blocking", " and not queued")):
-            session.log(f"Once more, with OPENREG_LAUNCH={mode}.")
-            again = ("-m", f"not stress{marks}", *IN_PROCESS)
-            pytest = ("python", "-m", "pytest", *again)
-            run(session, *pytest, OPENREG_LAUNCH=mode)
+    if session.posargs:
+        return
+    # However work is launched, the same must come of it.
+    tests = ROOT / "backend" / "tests"
+    without = [f"--ignore-glob={tests}/test_{name}*" for name in ONE_MODE]
+    again = ("python", "-m", "pytest", tests, *without)
+    run(session, *again, OPENREG_LAUNCH="async")
+    blocking = ("-m", "not stress and not queued")
+    run(session, *again, *blocking, OPENREG_LAUNCH="blocking")
 
 
 @nox.session
@@ -324,9 +335,8 @@ def format(session: nox.Session) -> None:
     run(session, "clang-format", "-i", *cpp_files())
 
 
-@nox.session
-def smoke(session: nox.Session) -> None:
-    """Install the release wheel beside, not over, and use it once."""
+def install_release(session: nox.Session) -> Path:
+    """The Python of an environment that has the release wheel."""
     environment(session)
     make_venv(session, RELEASE)
     # PyTorch comes from the shared environment. Its own .pth files, among
@@ -338,7 +348,20 @@ def smoke(session: nox.Session) -> None:
         pip_install(session, RELEASE, "--force-reinstall", *wheel)
     except CommandFailed:
         session.error("The release wheel was not built: see the error above.")
-    run(session, RELEASE / "bin" / "python", ROOT / ".ci" / "smoke.py")
+    return RELEASE / "bin" / "python"
+
+
+@nox.session
+def smoke(session: nox.Session) -> None:
+    """Install the release wheel beside, not over, and use it once."""
+    run(session, install_release(session), ROOT / ".ci" / "smoke.py")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Print what the release build's operators, pool and streams cost."""
+    program = ROOT / "backend" / "tests" / "bench_device.py"
+    run(session, install_release(session), program)
 
 
 @nox.session

@@ -120,7 +120,7 @@ size_t round_to_page(const Machine* machine, size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-// [dev-add-block] A block is an entry in two lists: the device's, the handler's.
+// A block is an entry in two lists: the device's and the fault handler's.
 uintptr_t add_block(const Machine* machine, Device* device, size_t size) {
   // Compared first, so that rounding up cannot overflow.
   const bool fits = size <= machine->config.capacity;
@@ -150,7 +150,6 @@ void remove_block(const Machine* machine, Device* device, uintptr_t base) {
   device->spare.push_back(record);
   device->live.erase(block);
 }
-// [/dev-add-block]
 
 // [dev-find-block] Any address inside a block finds it; look-ups share a lock.
 Block find_block(Machine* machine, const void* address) {
@@ -226,16 +225,12 @@ orError_t orFree(void* ptr) {
   }
   const std::unique_lock lock(device->mutex);
   const auto block = device->live.find(to_integer(ptr));
-  if (block == device->live.end()) {
+  const bool imported = device->imports.count(to_integer(ptr)) != 0;
+  if (block == device->live.end() || imported) {
     return fail(
         orErrorInvalidDevicePointer,
-        "orFree: %p is not the start of a block; expected what orMalloc gave",
-        ptr);
-  }
-  if (device->imports.count(block->first) != 0) {
-    return fail(
-        orErrorInvalidDevicePointer,
-        "orFree: %p is another process's memory; orIpcCloseMemHandle takes it",
+        imported ? "orFree: %p is another process's; use orIpcCloseMemHandle"
+                 : "orFree: %p is not the start of a block from orMalloc",
         ptr);
   }
   const auto [base, record] = *block;

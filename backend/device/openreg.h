@@ -232,11 +232,12 @@ OPENREG_API orError_t orLaunchKernel(
  * is copied, and becomes part of the error's detail. CUDA: no twin. */
 OPENREG_API void orSetKernelError(const char* message);
 
+typedef void (*orHostFn)(void* args);
+
 /* Runs fn(args) on the host, in the order of `stream`. From inside it, every
  * launch and every wait is orErrorNotPermitted, which includes freeing memory.
  * The same holds for a kernel that runs on a worker. `args` and `release` as in
  * orLaunchKernel. CUDA: cudaLaunchHostFunc. */
-typedef void (*orHostFn)(void* args);
 OPENREG_API orError_t orLaunchHostFunc(
     orStream_t stream, orHostFn fn, void* args, orReleaseFn release);
 
@@ -269,7 +270,8 @@ orStreamCreateWithPriority(orStream_t* stream, int priority);
  * turn orErrorNotPermitted. CUDA: cudaStreamDestroy. */
 OPENREG_API orError_t orStreamDestroy(orStream_t stream);
 
-/* CUDA: cudaStreamGetDevice, cudaStreamGetPriority. */
+/* The device of a stream; its priority.
+ * CUDA: cudaStreamGetDevice, cudaStreamGetPriority. */
 OPENREG_API orError_t orStreamGetDevice(orStream_t stream, int* device);
 OPENREG_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
 
@@ -289,7 +291,7 @@ OPENREG_API orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event);
 /* Later work of `stream` waits until *address >= value. The host writes there
  * when it likes; the address must stay readable until then. It must be aligned
  * host memory, else orErrorInvalidValue.
- * CUDA: cuStreamWaitValue64 with CU_STREAM_WAIT_VALUE_GEQ. */
+ * CUDA: cuStreamWaitValue64 (driver) with CU_STREAM_WAIT_VALUE_GEQ. */
 OPENREG_API orError_t
 orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
 
@@ -304,8 +306,13 @@ OPENREG_API orError_t orStreamBeginTurn(orStream_t stream, const char* name);
 OPENREG_API orError_t orStreamEndTurn(orStream_t stream);
 
 /* 1 when a launch on `stream` would run at once on the calling thread, if
- * nobody else launched first; else 0. */
+ * nobody else launched first; else 0. CUDA: no twin. */
 OPENREG_API int orStreamRunsInline(orStream_t stream);
+
+/* 1 while this thread has its turn on a stream of any device, else 0. It must
+ * not wait for other threads then, who may be waiting for that turn.
+ * CUDA: no twin. */
+OPENREG_API int orThreadHasTurn(void);
 /* [/dev-turn] */
 
 /* Events. */
@@ -367,11 +374,12 @@ typedef struct orTraceRecord {
   uint64_t time_ns; /* of CLOCK_MONOTONIC */
 } orTraceRecord;
 
+typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
+
 /* Calls fn(record, user) from now on; one subscriber at a time, fn NULL ends
  * it, and then no call is under way any more. Calls come from several threads.
  * fn must not call the device. Work that
- * was dropped has no start and no end. CUDA: CUPTI's callbacks. */
-typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
+ * was dropped has no start and no end. CUDA: no twin; CUPTI's callbacks. */
 OPENREG_API orError_t orTraceSubscribe(orTraceFn fn, void* user);
 /* [/dev-trace] */
 
@@ -402,9 +410,10 @@ OPENREG_API orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr);
 OPENREG_API orError_t
 orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle);
 
-/* To be called once for each orIpcOpenMemHandle, when no work uses the block
- * any more; the last call gives the addresses back. orErrorInvalidDevicePointer
- * for all but what orIpcOpenMemHandle gave. CUDA: cudaIpcCloseMemHandle. */
+/* To be called once for each orIpcOpenMemHandle; waits for the device's work,
+ * as orFree does. The last call gives the addresses back.
+ * orErrorInvalidDevicePointer for all but what orIpcOpenMemHandle gave.
+ * CUDA: cudaIpcCloseMemHandle. */
 OPENREG_API orError_t orIpcCloseMemHandle(void* ptr);
 /* [/dev-ipc] */
 

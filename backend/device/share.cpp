@@ -115,7 +115,7 @@ uintptr_t import_block(
 
 using namespace openreg;
 
-// [dev-ipc-get] Where the block lies in the file.
+// Where the block lies in the file.
 orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
   if (handle == nullptr) {
     return fail(orErrorInvalidValue, "orIpcGetMemHandle: handle is NULL");
@@ -143,7 +143,6 @@ orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
   *handle = {device->memory, block.base - device->base, block.size};
   return orSuccess;
 }
-// [/dev-ipc-get]
 
 // [dev-ipc-open] A block that is open already is counted, not mapped again.
 orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
@@ -171,7 +170,8 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
 }
 // [/dev-ipc-open]
 
-// [dev-ipc-close] The device's own pages return to where they were.
+// The device's own pages return to where they were. Another process may use
+// the block again from then on, so work that uses it is waited for.
 orError_t orIpcCloseMemHandle(void* ptr) {
   if (is_forked()) {
     return orSuccess;  // what a parent opened is the parent's to close
@@ -206,4 +206,3 @@ orError_t orIpcCloseMemHandle(void* ptr) {
       "orIpcCloseMemHandle: %p is not what orIpcOpenMemHandle gave, or closed",
       ptr);
 }
-// [/dev-ipc-close]

@@ -355,3 +355,16 @@ int orStreamRunsInline(orStream_t stream) {
   }
   return holds(*found) || (prefers_caller(*found) && is_idle(*found));
 }
+
+int orThreadHasTurn(void) {
+  Machine* const machine = get_machine();
+  const int devices = machine == nullptr ? 0 : machine->config.device_count;
+  for (int index = 0; index < devices; ++index) {
+    for (const auto& stream : streams_of(machine, &machine->devices[index])) {
+      if (holds(*stream)) {
+        return 1;
+      }
+    }
+  }
+  return 0;
+}

@@ -202,6 +202,39 @@ void work_behind_a_turn(Pool& pool) {
   pool.release_cached();
   CHECK(pool.snapshot().size() == 1);
   SUCCEED(orStreamEndTurn(stream));
+  SUCCEED(orStreamSynchronize(stream));
+  SUCCEED(orStreamBeginTurn(stream, "turn"));
+  pool.release_cached();
+  CHECK(pool.snapshot().empty());
+  SUCCEED(orStreamEndTurn(stream));
+  check_empty(pool);
+}
+
+// Two threads that have turns and find the device full do not wait for each
+// other.
+void two_turns(Pool& pool) {
+  void* most = nullptr;
+  SUCCEED(pool.allocate(&most, size_t{4} << 20, streams[2]));
+  std::atomic<int> ready{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      SUCCEED(orStreamBeginTurn(streams[i], "turn"));
+      for (++ready; ready < 2;) {
+        std::this_thread::yield();
+      }
+      void* address = nullptr;
+      CHECK(
+          pool.allocate(&address, size_t{7} << 20, streams[i]) ==
+          orErrorMemoryAllocation);
+      pool.release_cached();
+      SUCCEED(orStreamEndTurn(streams[i]));
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  pool.free(most);
   check_empty(pool);
 }
 
@@ -246,6 +279,7 @@ int main(int, char** arguments) {
       space.device_capacity,
       [](const std::function<void()>& wait) { wait(); });
   work_behind_a_turn(*pool);
+  two_turns(*pool);
   failed_device(*pool);
   random_rounds(*pool, std::atoi(arguments[1]));
   CHECK(refusals > 0);

@@ -108,6 +108,16 @@ def test_the_host_cache_can_be_emptied():
     assert address  # whether it is the same one is up to the system
 
 
+def test_the_cache_can_be_emptied():
+    acc.empty_cache()
+    before = acc.memory_reserved(1)
+    x = torch.empty(48 << 20, dtype=torch.uint8, device="openreg:1")
+    assert acc.memory_reserved(1) >= before + x.nbytes
+    del x
+    acc.empty_cache()  # of all devices
+    assert acc.memory_reserved(1) == before
+
+
 def test_memory_is_counted_for_each_device():
     other = acc.memory_allocated(0)
     acc.reset_accumulated_memory_stats(1)
@@ -128,6 +138,10 @@ def test_memory_is_counted_for_each_device():
         == acc.memory_stats(1)["allocation.all.current"]
     )
     assert acc.memory_allocated(0) == other
+    free, total = acc.get_memory_info("openreg:1")
+    assert (
+        0 < free <= total == torch.openreg.get_device_properties(1).total_memory
+    )
 
 
 def test_graphs_are_refused():

@@ -322,21 +322,30 @@ class TestThreads:
 
     def test_a_state_is_never_one_from_the_middle_of_a_draw(self):
         generator = torch.Generator("openreg").manual_seed(1)
+        finished = threading.Event()
 
         def state():
             return generator.get_state().numpy().tobytes()
 
+        def one():
+            torch.rand(30_000, device="openreg", generator=generator)
+            return state()
+
         def work():
             for _ in range(50):
-                torch.rand(3000, device="openreg", generator=generator)
+                one()
+            finished.set()
 
-        between = {state()}
-        for _ in range(50):
-            torch.rand(3000, device="openreg", generator=generator)
-            between.add(state())
+        def watch():
+            seen = {state()}
+            while not finished.is_set():
+                seen.add(state())
+            return seen
+
+        between = {state()} | {one() for _ in range(50)}
         generator.manual_seed(1)
-        _, seen = self.together(work, lambda: [state() for _ in range(300)])
-        assert set(seen) <= between
+        _, seen = self.together(work, watch)
+        assert seen <= between
 
     def test_a_state_may_be_taken_over_while_others_draw(self):
         generator = torch.Generator("openreg")
@@ -366,3 +375,23 @@ class TestThreads:
         expected = torch.stack([torch.rand(50) for _ in range(50)])
         for got in self.together(*[lambda d=d: work(d) for d in DEVICES]):
             assert torch.equal(got, expected)
+
+    @pytest.mark.queued
+    def test_a_draw_that_waits_for_its_stream_keeps_no_other_from_drawing(self):
+        generator = torch.Generator("openreg").manual_seed(1)
+        stream, gate = torch.Stream("openreg"), openreg.testing.Gate()
+        gate.hold(stream)
+
+        def later():
+            with stream:
+                return draw(generator)
+
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(later)
+            first = draw(generator)
+            assert not waiting.done()
+            gate.open()
+            second = waiting.result()
+        alone = torch.Generator("openreg").manual_seed(1)
+        assert torch.equal(first, draw(alone))
+        assert torch.equal(second, draw(alone))

@@ -305,7 +305,10 @@ class TestFutures:
         answer = future.then(callback)
         future.set_result(torch.ones(5000, device="openreg"))
         result = answer.value()
-        torch.ones(5000, device="openreg")
+        del future
+        # The value is free, and the callback's stream has not read it yet.
+        other = torch.full((5000,), 7.0, device="openreg")
         gate.open()
-        answer.wait()  # this stream waits for the callback's
+        answer.wait()
         assert result.tolist() == [2] * 5000
+        assert other.tolist() == [7] * 5000

@@ -113,8 +113,9 @@ def test_recurrent_gradients_are_right(cell, bias) -> None:
         net.zero_grad()
         moved = x.to(device, copy=True).requires_grad_()
         net(moved)[0].sin().sum().backward()
+        # Copies, because moving the module moves its gradients, too.
         gradients.append(
-            [moved.grad.cpu(), *(p.grad.cpu() for p in net.parameters())]
+            [t.grad.to("cpu", copy=True) for t in (moved, *net.parameters())]
         )
     torch.testing.assert_close(*gradients)
 

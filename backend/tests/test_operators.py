@@ -374,8 +374,8 @@ def test_errors_are_the_cpus_and_leave_no_trace() -> None:
         lambda t: t + torch.ones(3).to(t.device),
         lambda t: t.view(3),
         lambda t: t @ torch.ones(3, 3).to(t.device),
-        lambda t: t.gather(0, torch.tensor([9]).to(t.device)),
-        lambda t: t.index_select(0, torch.tensor([-7]).to(t.device)),
+        lambda t: t.take(torch.tensor([9]).to(t.device)),
+        lambda t: t.gather(1, torch.tensor([0]).to(t.device)),
     ):
         with pytest.raises((RuntimeError, IndexError)) as on_host:
             wrong(x.cpu())

@@ -1,11 +1,19 @@
-"""The pool without PyTorch: a program that the sanitizers watch, too."""
+"""What only programs in C++ can ask: the pool alone, and PyTorch's allocators.
+
+The first program needs no PyTorch, and the sanitizers watch it, too.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils import cpp_extension
 
 import _device
 
@@ -24,3 +32,45 @@ def test_threads_and_streams_lose_no_block(program: Path, rounds: int) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "8 threads, 4 streams: nothing lost\n"
+
+
+DEVICE_METHODS = ["raw_deleter"]
+HOST_METHODS = [
+    *("copy_data", "record_event", "begin_allocate_to_pool"),
+    *("end_allocate_to_pool", "release_pool"),
+]
+
+
+def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
+    here = Path(__file__).parent
+    ours = _device.library_path().parent
+    torchs = Path(torch.__file__).parent / "lib"
+    program = tmp_path / "pool_methods"
+    includes = [f"-I{path}" for path in cpp_extension.include_paths()]
+    subprocess.run(
+        [
+            *shlex.split(os.environ.get("CXX", "c++")),
+            *("-std=c++20", *includes, str(here / "pool_methods.cpp")),
+            *("-Wl,--no-as-needed", f"-L{ours}", f"-L{torchs}"),
+            *("-ltorch_openreg", "-lopenreg", "-ltorch_cpu", "-lc10"),
+            *(f"-Wl,-rpath,{ours}", f"-Wl,-rpath,{torchs}"),
+            *("-Wl,--disable-new-dtags", "-o", str(program)),
+        ],
+        check=True,
+    )
+    done = subprocess.run(
+        [program], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [*DEVICE_METHODS, *HOST_METHODS]
+
+
+def test_a_thread_knows_whether_it_has_a_turn() -> None:
+    library = _device.library
+    stream = _device.make_stream()
+    with ThreadPoolExecutor(1) as another:
+        assert library.orThreadHasTurn() == 0
+        with _device.turn(stream), _device.turn(stream):
+            assert library.orThreadHasTurn() == 1
+            assert another.submit(library.orThreadHasTurn).result() == 0
+        assert library.orThreadHasTurn() == 0

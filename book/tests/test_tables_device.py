@@ -25,16 +25,17 @@ def function(place: str) -> ast.FunctionDef:
     raise AssertionError(f"{place} does not exist")
 
 
-def spellings(name: str) -> str:
+def spellings(name: str, file: str) -> str:
     """What a test may write to make the call: its name, or a helper's."""
     found = {name}
-    for node in ast.parse((TESTS / "_device.py").read_text()).body:
-        if (
-            isinstance(node, ast.FunctionDef)
-            and node.name != "load"
-            and re.search(rf"\b{name}\b", ast.unparse(node))
-        ):
-            found.add(node.name)
+    for source in ("_device.py", file):
+        for node in ast.walk(ast.parse((TESTS / source).read_text())):
+            if (
+                isinstance(node, ast.FunctionDef | ast.ClassDef)
+                and not node.name.startswith(("load", "test_"))
+                and re.search(rf"\b{name}\b", ast.unparse(node))
+            ):
+                found.add(node.name)
     return rf"\b({'|'.join(found)})\b"
 
 
@@ -56,50 +57,24 @@ def test_every_call_says_what_it_does_and_its_twin(
 ) -> None:
     assert len(call.meaning.split()) >= 3
     twins = re.findall(r"\bcuda\w+", call.twin)
-    assert twins or call.twin.startswith("no twin")
+    # Neither the driver's calls nor CUPTI's are among those that it maps.
+    assert twins or re.match(r"no twin|cu[A-Z]|CUPTI", call.twin)
     known = Path(torch.__file__).parent / "utils/hipify/cuda_to_hip_mappings.py"
-    for twin in set(twins) - {"cudaStreamLegacy"}:  # a handle, not a call
+    # A handle, and a call that is younger than the mappings.
+    for twin in set(twins) - {"cudaStreamLegacy", "cudaStreamGetDevice"}:
         assert f'"{twin}"' in known.read_text(), twin
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_has_a_test_that_calls_it(name: str) -> None:
-    code = "\n".join(map(ast.unparse, function(tables.DEVICE_TESTS[name]).body))
-    assert re.search(spellings(name), code)
+    place = tables.DEVICE_TESTS[name]
+    test = function(place)
+    code = "\n".join(map(ast.unparse, [*test.decorator_list, *test.body]))
+    assert re.search(spellings(name, place.split("::")[0]), code)
 
 
-def test_every_error_has_a_test_that_expects_it() -> None:
-    names = tables.device_error_names()
-    assert len(names) == 10
-    assert names[0] == "orSuccess"
-    for name in names[1:]:
-        assert name in ast.unparse(function(tables.DEVICE_TESTS[name]))
-        assert f"`{name}`" in tables.device_errors()
-
-
-def test_tests_are_of_calls_and_errors_that_exist() -> None:
-    known = {*CALLS, *tables.device_error_names()}
-    assert set(tables.DEVICE_TESTS) == known - {"orSuccess"}
-
-
-def test_every_method_of_the_allocator_has_a_row() -> None:
-    header = Path(torch.__file__).parent / "include/c10/core"
-    text = (header / "CachingDeviceAllocator.h").read_text()
-    body = text[text.index("struct C10_API DeviceAllocator") :]
-    methods = re.findall(r"virtual [^;]*?\b(\w+)\(", body[: body.index("\n};")])
-    rows = {row.name for row in tables.ALLOCATOR_METHODS}
-    assert rows == {*methods, "allocate"}
-
-
-@pytest.mark.parametrize(
-    "row", tables.ALLOCATOR_METHODS, ids=lambda row: row.name
-)
-def test_every_method_of_the_allocator_has_a_test_that_reaches_it(
-    row: tables.AllocatorMethod,
-) -> None:
-    names = re.findall(r"(\w+)\(", row.reached_by)
-    code = ast.unparse(function(row.test))
-    assert any(f"{name}(" in code for name in names)
+def test_tests_are_of_calls_that_exist() -> None:
+    assert set(tables.DEVICE_TESTS) == set(CALLS)
 
 
 # The device functions

@@ -101,16 +101,18 @@ T own(const T& value) {
 // [/alias-own]
 
 // [alias-run-or-queue] The shape of a kernel whose result is there before it.
-// kernel(args...) runs here if the stream is idle, else when the stream comes
-// to it. What it allocates there is host memory: only a thread that launches
-// allocates on the device.
+// kernel(args...) runs here if the stream is idle or `sure` is false, else when
+// the stream comes to it. `sure` says that the kernel cannot refuse what it
+// got: an error must come at the call. What it allocates on a worker is host
+// memory, since only a thread that launches allocates on the device.
 template <typename Kernel, typename... Args>
 void run_or_queue(
+    bool sure,
     c10::DeviceIndex device,
     const char* name,
     Kernel kernel,
     const Args&... args) {
-  if (runs_inline(device)) {
+  if (!sure || runs_inline(device)) {
     auto borrowed = std::make_tuple(borrow(args)...);
     launch(device, name, [&] {
       const KernelScope scope(device);

@@ -75,7 +75,7 @@ void convolve_into(
 }
 // [/convolution-queued]
 
-// [convolution-forward] All of conv1d, conv2d, conv3d and their transposes.
+// All of conv1d, conv2d, conv3d and their transposes.
 at::Tensor convolution(
     const at::Tensor& input,
     const at::Tensor& weight,
@@ -91,7 +91,12 @@ at::Tensor convolution(
   common.add(weight);
   common.add(bias.value_or(at::Tensor()));
   const auto device = common.index();
-  if (!runs_inline(device)) {
+  const auto type = input.scalar_type();
+  const bool sure =
+      is_usual(type) && at::isFloatingType(type) &&
+      weight.scalar_type() == type &&
+      (!bias.has_value() || !bias->defined() || bias->scalar_type() == type);
+  if (sure && !runs_inline(device)) {
     const auto result = make_convolution_result(
         input,
         weight,
@@ -102,6 +107,7 @@ at::Tensor convolution(
         output_padding,
         groups);
     run_or_queue(
+        sure,
         device,
         "convolution",
         &convolve_into,
@@ -117,6 +123,7 @@ at::Tensor convolution(
         groups);
     return result;
   }
+  // [convolution-forward] On an idle stream the CPU's kernel makes its result.
   return run_on_aliases("convolution", device, [&](auto&& alias) {
     return at::convolution(
         alias(input),
@@ -129,8 +136,8 @@ at::Tensor convolution(
         output_padding,
         groups);
   });
+  // [/convolution-forward]
 }
-// [/convolution-forward]
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output,

@@ -69,7 +69,8 @@ void copy_elements(const at::Tensor& src, const at::Tensor& dst) {
     to.copy_(from);
   };
   if (src.device().type() == dst.device().type()) {
-    run_or_queue(device, "copy", copy, dst, src);
+    const bool sure = at::is_expandable_to(src.sizes(), dst.sizes());
+    run_or_queue(sure, device, "copy", copy, dst, src);
   } else {
     launch(device, "copy", [&] {
       const KernelScope scope(device);

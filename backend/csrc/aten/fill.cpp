@@ -17,6 +17,7 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
     at::empty({}, at::TensorOptions(self.scalar_type())).fill_(value);
   }
   run_or_queue(
+      /*sure=*/true,
       device,
       "fill_",
       [](at::Tensor to, const at::Scalar& number) {
@@ -33,6 +34,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
     return Alias<at::_ops::fill__Tensor>::call(self, value);
   }
   run_or_queue(
+      /*sure=*/true,
       self.device().index(),
       "fill_",
       [](at::Tensor to, const at::Tensor& from) { at::cpu::fill_(to, from); },
@@ -43,6 +45,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 at::Tensor& zero_(at::Tensor& self) {
   run_or_queue(
+      /*sure=*/true,
       self.device().index(),
       "zero_",
       [](at::Tensor to) { at::cpu::zero_(to); },

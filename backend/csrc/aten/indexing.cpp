@@ -18,7 +18,7 @@ at::Tensor gather(
     const at::Tensor& index,
     bool sparse_grad) {
   return run_structured<at::native::structured_gather_out>(
-      "gather", self, dim, index, sparse_grad);
+      "gather", is_usual_or_bool(self), self, dim, index, sparse_grad);
 }
 
 // [indexing-select] A shape that this function works out by itself.
@@ -36,6 +36,7 @@ at::Tensor index_select(
   sizes[dim < 0 ? dim + self.dim() : dim] = index.size(0);
   auto result = make_result(sizes, {}, self.options());
   run_or_queue(
+      is_usual_or_bool(self),
       self.device().index(),
       "index_select",
       [](const at::Tensor& from,

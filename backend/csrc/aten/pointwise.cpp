@@ -86,6 +86,19 @@ bool shifts(const Args&... args) {
   return plain(args...) && runs_inline(device_index(args...));
 }
 
+// Whether the other form cannot fail: `meta` has checked all but these.
+template <typename... Rest>
+bool sure(
+    const at::Tensor& self, const at::Tensor& other, const Rest&... alpha) {
+  return is_usual_or_bool(self) && is_usual_or_bool(other) &&
+         (true && ... &&
+          (converts(alpha, self.scalar_type()) &&
+           converts(alpha, other.scalar_type())));
+}
+bool sure(const at::Tensor& self, const at::Scalar&) {
+  return is_usual(self);
+}
+
 // [pointwise-run] First half, then one of the two second halves.
 // `second` is the CPU's operator with the result as its last argument.
 template <typename Kernel, typename Second, typename... Args>
@@ -96,7 +109,12 @@ at::Tensor run(const char* name, Second second, const Args&... args) {
     kernel.impl(args..., kernel.output);
   } else {
     run_or_queue(
-        kernel.output.device().index(), name, second, args..., kernel.output);
+        sure(args...),
+        kernel.output.device().index(),
+        name,
+        second,
+        args...,
+        kernel.output);
   }
   return std::move(kernel.output);
 }
@@ -109,7 +127,14 @@ at::Tensor& run_in_place(
   if (shifts(self, args...)) {
     kernel.impl(self, args..., self);
   } else {
-    run_or_queue(self.device().index(), name, second, self, args..., self);
+    run_or_queue(
+        sure(self, args...),
+        self.device().index(),
+        name,
+        second,
+        self,
+        args...,
+        self);
   }
   return self;
 }

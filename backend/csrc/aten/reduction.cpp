@@ -8,24 +8,28 @@
 namespace openreg {
 namespace {
 
+bool has_fractions(const at::Tensor& tensor) {
+  return is_usual(tensor) && tensor.is_floating_point();
+}
+
 at::Tensor sum(
     const at::Tensor& self,
     at::OptionalIntArrayRef dim,
     bool keepdim,
     std::optional<at::ScalarType> dtype) {
   return run_structured<at::native::structured_sum_out>(
-      "sum", self, dim, keepdim, dtype);
+      "sum", is_usual_or_bool(self), self, dim, keepdim, dtype);
 }
 
 at::Tensor softmax(const at::Tensor& self, int64_t dim, bool half_to_float) {
   return run_structured<at::native::structured_softmax_cpu_out>(
-      "softmax", self, dim, half_to_float);
+      "softmax", has_fractions(self), self, dim, half_to_float);
 }
 
 at::Tensor log_softmax(
     const at::Tensor& self, int64_t dim, bool half_to_float) {
   return run_structured<at::native::structured_log_softmax_cpu_out>(
-      "log_softmax", self, dim, half_to_float);
+      "log_softmax", has_fractions(self), self, dim, half_to_float);
 }
 
 }  // namespace

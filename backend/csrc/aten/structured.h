@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include <ATen/EmptyTensor.h>
@@ -67,14 +68,42 @@ inline void add_device(CommonDevice& common, const at::Tensor& tensor) {
 template <typename T>
 void add_device(CommonDevice&, const T&) {}
 
+// [structured-sure] What `meta` leaves to `impl` to check.
+// A CPU kernel looks at the dtype when it runs. These are the dtypes that all
+// of them have code for.
+inline bool is_usual(c10::ScalarType type) {
+  using enum c10::ScalarType;
+  return (type >= Byte && type <= Double) || type == BFloat16 ||
+         type == ComplexFloat || type == ComplexDouble;
+}
+inline bool is_usual(const at::Tensor& tensor) {
+  return is_usual(tensor.scalar_type());
+}
+inline bool is_usual_or_bool(const at::Tensor& tensor) {
+  return is_usual(tensor) || tensor.scalar_type() == at::kBool;
+}
+
+// Whether a number converts to every usual dtype, or to one with fractions.
+inline bool converts(const at::Scalar& number, c10::ScalarType type) {
+  constexpr int64_t least_maximum = 127;
+  if (number.isIntegral(/*includeBool=*/true)) {
+    const auto value = number.toLong();
+    return value >= 0 && value <= least_maximum;
+  }
+  return number.isFloatingPoint() && !at::isIntegralType(type, true) &&
+         std::abs(number.toDouble()) <= least_maximum;
+}
+// [/structured-sure]
+
 // [structured-run] `meta` here, `impl` here or on the stream.
 template <typename Kernel, typename... Args>
-at::Tensor run_structured(const char* name, const Args&... args) {
+at::Tensor run_structured(const char* name, bool sure, const Args&... args) {
   CommonDevice common;
   (add_device(common, args), ...);
   Functional<Kernel> kernel;
   kernel.meta(args...);
   run_or_queue(
+      sure,
       common.index(),
       name,
       [](auto&&... aliases) { Functional<Kernel>().impl(aliases...); },

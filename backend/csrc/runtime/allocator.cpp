@@ -145,7 +145,7 @@ c10::CachingAllocator::Stat to_stat(const PoolCount& count) {
       count.removed - count.removed_before};
 }
 
-// [allocator-stats] The pool's counts under PyTorch's names.
+// The pool's counts under PyTorch's names.
 Stats to_device_stats(const PoolStats& from) {
   Stats to;
   const auto copy = [&](auto& stat, PoolMeasure measure) {
@@ -173,7 +173,6 @@ Stats to_device_stats(const PoolStats& from) {
       static_cast<int64_t>(AcceleratorAllocatorConfig::max_split_size());
   return to;
 }
-// [/allocator-stats]
 
 struct PoolAllocator final : c10::DeviceAllocator {
   // [allocator-methods] What PyTorch asks of a device's allocator.
@@ -319,7 +318,7 @@ void set_memory_fraction(c10::DeviceIndex device, double fraction) {
       static_cast<size_t>(fraction * address_space.device_capacity));
 }
 
-// [allocator-snapshot] The pool's segments in PyTorch's form.
+// The pool's segments in PyTorch's form.
 std::vector<c10::CachingDeviceAllocator::SegmentInfo> memory_snapshot(
     c10::DeviceIndex device) {
   std::vector<c10::CachingDeviceAllocator::SegmentInfo> result;
@@ -343,6 +342,5 @@ std::vector<c10::CachingDeviceAllocator::SegmentInfo> memory_snapshot(
   }
   return result;
 }
-// [/allocator-snapshot]
 
 }  // namespace openreg

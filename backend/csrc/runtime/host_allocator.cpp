@@ -55,8 +55,8 @@ class Use {
 };
 // [/host-allocator-use]
 
-// [host-allocator-cache] PyTorch caches pinned blocks; we say how to get one,
-// and how to tell that a stream has done with it.
+// [host-allocator-cache] PyTorch caches pinned blocks.
+// We say how to get one, and how to tell that a stream has done with it.
 struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
   void copy_data(void* dst, const void* src, size_t bytes) const override {
     std::memcpy(dst, src, bytes);

@@ -46,9 +46,9 @@ orError_t answered(orError_t error) {
   return error;
 }
 
-// A thread that has its turn on a stream cannot wait for what is queued behind.
-bool has_work_behind_turn(orStream_t stream) {
-  return orStreamRunsInline(stream) && orStreamQuery(stream) == orErrorNotReady;
+// Whether nothing is pending, but for a turn of this thread's own.
+bool is_at_rest(orStream_t stream) {
+  return answered(orStreamQuery(stream)) == orSuccess;
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ inline Pool::Kind Pool::kind_of(size_t bytes) {
   return bytes <= small_block_bytes ? small : large;
 }
 
-// [pool-count] Of all blocks only the peak is kept; the rest is a sum.
+// Of all blocks only the peak is kept; the rest is a sum.
 inline int64_t Pool::current(PoolMeasure measure) const {
   return stats_.counts[small][measure].current() +
          stats_.counts[large][measure].current();
@@ -139,7 +139,6 @@ inline void Pool::add(Kind kind, PoolMeasure measure, size_t amount) {
 inline void Pool::remove(Kind kind, PoolMeasure measure, size_t amount) {
   stats_.counts[kind][measure].remove(amount);
 }
-// [/pool-count]
 
 // A free block that is a whole segment could be given back; any other is
 // counted, because it could not.
@@ -517,7 +516,7 @@ void Pool::release_cached() {
   release(lock, SIZE_MAX);
 }
 
-// [pool-garbage] With a threshold, the cache shrinks before the device is full.
+// With a threshold, the cache shrinks before the device is full.
 void Pool::collect_garbage(Lock& lock) {
   const double most = options_.garbage_threshold * limit_;
   const double excess = current(pool_reserved_bytes) - most;
@@ -525,47 +524,58 @@ void Pool::collect_garbage(Lock& lock) {
     release(lock, static_cast<size_t>(excess));
   }
 }
-// [/pool-garbage]
 
 // [pool-release] Segments in which nothing is active go back to the device.
 // Their last work may still run, so it is waited for, and without the lock:
-// what it waits for may need another thread, which may need the pool.
+// what it waits for may need another thread, which may need the pool. A thread
+// that has its turn on a stream takes only what is at rest: those that it would
+// wait for may be waiting for its turn to end.
 void Pool::release(Lock& lock, size_t enough) {
   lock.unlock();
+  if (orThreadHasTurn()) {
+    const std::unique_lock alone(release_mutex_, std::try_to_lock);
+    lock.lock();
+    if (alone) {
+      release_alone(lock, enough, /*may_wait=*/false);
+    }
+    return;
+  }
   aside_([&] {
     const std::lock_guard alone(release_mutex_);
     lock.lock();
-    release_alone(lock, enough);
+    release_alone(lock, enough, /*may_wait=*/true);
     lock.unlock();
   });
   lock.lock();
 }
+// [/pool-release]
 
-void Pool::release_alone(Lock& lock, size_t enough) {
+// [pool-release-alone] Detached first, so that nobody gets a block meanwhile.
+void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   if (!waiting_.empty()) {
-    ++stats_.sync_all_streams;
-    wait_for_device(lock);
+    if (may_wait) {
+      ++stats_.sync_all_streams;
+      wait_for_device(lock);
+    }
     collect_waiting();
   }
   const auto unused = detach_unused(enough);
-  if (unused.empty()) {
-    return;
-  }
-  const bool done = wait_for_device(lock);
+  const bool done = !unused.empty() && may_wait && wait_for_device(lock);
   std::vector<char*> segments;
   for (Block* const block : unused) {
-    if (!done || has_work_behind_turn(block->arena->stream)) {
-      insert_free(block);
-    } else {
+    if (done || (!may_wait && is_at_rest(block->arena->stream))) {
       // Forgotten first: once it is free, another thread may get the address.
       segments.push_back(block->address);
       forget_segment(block);
+    } else {
+      insert_free(block);
     }
   }
   lock.unlock();
   std::for_each(segments.begin(), segments.end(), &orFree);
   lock.lock();
 }
+// [/pool-release-alone]
 
 bool Pool::wait_for_device(Lock& lock) {
   lock.unlock();
@@ -577,7 +587,6 @@ bool Pool::wait_for_device(Lock& lock) {
   lock.lock();
   return answered(error) == orSuccess;
 }
-// [/pool-release]
 
 // Takes unused segments out of circulation, those first that have been unused
 // for longest, until they make `enough` bytes.
@@ -631,7 +640,7 @@ void Pool::set_options(const PoolOptions& options) {
   options_ = options;
 }
 
-// [pool-active] What is active is counted only when somebody asks.
+// What is active is counted only when somebody asks.
 // Its peak can grow at an allocation alone; while nothing waits, it is that of
 // the allocations.
 void Pool::count_active_peaks() {
@@ -668,7 +677,6 @@ PoolStats Pool::stats() {
   }
   return result;
 }
-// [/pool-active]
 
 void Pool::reset_peaks() {
   Lock lock(lock_);

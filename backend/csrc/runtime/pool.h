@@ -222,7 +222,7 @@ class Pool {
   void collect_waiting();
   void collect_garbage(Lock& lock);
   void release(Lock& lock, size_t enough);
-  void release_alone(Lock& lock, size_t enough);
+  void release_alone(Lock& lock, size_t enough, bool may_wait);
   bool wait_for_device(Lock& lock);
   std::vector<Block*> detach_unused(size_t enough);
   void forget_segment(Block* block);

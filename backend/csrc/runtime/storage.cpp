@@ -6,28 +6,22 @@
 
 #include <c10/core/DeviceGuard.h>
 
-#include "csrc/runtime/address.h"
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/wait.h"
 
 namespace openreg {
 namespace {
 
 // What an opened storage holds.
 struct Opened {
-  c10::DeviceIndex device;
   void* segment;
   int lease;
 };
 
-// [storage-close] Work that is still to run may read the segment.
+// [storage-close] Closing waits for work that may read the segment.
 void close_storage(void* context) noexcept {
   const std::unique_ptr<Opened> opened(static_cast<Opened*>(context));
-  try {
-    synchronize_device(opened->device);
-  } catch (const c10::Error&) {
-    // The device has failed, or this is a forked child: nothing will run.
-  }
-  orIpcCloseMemHandle(opened->segment);
+  without_interpreter_lock([&] { orIpcCloseMemHandle(opened->segment); });
   close(opened->lease);
 }
 // [/storage-close]
@@ -70,7 +64,7 @@ c10::Storage open_storage(
       " bytes.");
   const c10::Device place(c10::kPrivateUse1, device);
   const c10::DeviceGuard guard(place);
-  auto opened = std::make_unique<Opened>(Opened{device, nullptr, lease});
+  auto opened = std::make_unique<Opened>(Opened{nullptr, lease});
   OPENREG_CHECK(orIpcOpenMemHandle(&opened->segment, &shared.segment));
   void* const data = static_cast<char*>(opened->segment) + shared.start;
   c10::Storage storage(

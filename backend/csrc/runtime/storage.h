@@ -8,14 +8,13 @@
 
 namespace openreg {
 
-// [storage-shared] Where another process finds the bytes of a storage.
+// Where another process finds the bytes of a storage.
 // The pool cuts blocks from segments, and a segment is what the device knows.
 struct SharedStorage {
   orIpcMemHandle segment;
   size_t start;  // of the storage in the segment
   size_t bytes;
 };
-// [/storage-shared]
 
 // Describes a storage of a device, not an empty one, to another process. It
 // cannot be resized from then on. Raises for a storage that came from another

@@ -176,6 +176,7 @@ void bind(py::module_& m) {
   bind_sharing(m);
   bind_memory(m);
   bind_streams(m);
+  bind_trace(m);
 }
 
 }  // namespace

@@ -21,5 +21,6 @@ inline c10::DeviceIndex to_index(int64_t device) {
 void bind_sharing(pybind11::module_& m);
 void bind_memory(pybind11::module_& m);
 void bind_streams(pybind11::module_& m);
+void bind_trace(pybind11::module_& m);
 
 }  // namespace openreg

@@ -18,7 +18,7 @@ using namespace py::literals;
 using c10::CachingDeviceAllocator::BlockInfo;
 using c10::CachingDeviceAllocator::SegmentInfo;
 
-// [bindings-snapshot] The form that PyTorch's memory tools read.
+// The form that PyTorch's memory tools read.
 py::dict to_dict(const BlockInfo& block, size_t address) {
   const auto* const state = block.allocated ? "active_allocated"
                             : block.active  ? "active_pending_free"
@@ -52,7 +52,6 @@ py::dict to_dict(const SegmentInfo& segment) {
       "frames"_a = py::list(),
       "blocks"_a = blocks);
 }
-// [/bindings-snapshot]
 
 py::list snapshot(int64_t device) {
   py::list segments;
@@ -78,7 +77,7 @@ py::dict to_dict(const at::DurationStat& stat) {
       "count"_a = stat.count);
 }
 
-// [bindings-host-stats] PyTorch counts pinned memory, and leaves it to each
+// PyTorch counts pinned memory, and leaves it to each
 // backend to say so in Python.
 py::dict host_stats() {
   const auto stats = at::getHostAllocator(at::kPrivateUse1)->get_stats();
@@ -92,7 +91,6 @@ py::dict host_stats() {
       "num_host_alloc"_a = stats.num_host_alloc,
       "num_host_free"_a = stats.num_host_free);
 }
-// [/bindings-host-stats]
 
 }  // namespace
 

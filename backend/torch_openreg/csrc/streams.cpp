@@ -31,7 +31,7 @@ std::pair<int, int> priority_range() {
   return {least, greatest};
 }
 
-// [bindings-wait-value] The stream waits until `flag`, pinned, holds `value`.
+// [streams-wait-value] The stream waits until `flag`, pinned, holds `value`.
 void wait_value(
     int64_t device, c10::StreamId id, const at::Tensor& flag, uint64_t value) {
   const c10::Stream stream = to_stream(device, id);
@@ -40,7 +40,7 @@ void wait_value(
       handle_of(stream), static_cast<const uint64_t*>(data.get()), value));
   host_allocator()->record_event(data.get(), data.get_context(), stream);
 }
-// [/bindings-wait-value]
+// [/streams-wait-value]
 
 // A kernel on the current stream that takes its time and no CPU.
 void sleep(int64_t device, int64_t milliseconds) {

@@ -78,7 +78,7 @@ def _flatten(nested: dict[str, Any], prefix: str = "") -> OrderedDict[str, Any]:
     return OrderedDict(sorted(flat.items()))
 
 
-# [py-memory-stats] All counts of a device, nested or with dots in the names.
+# All counts of a device, nested or with dots in the names.
 def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
     """Returns what the pool of `device` counts; empty without any device.
 
@@ -97,33 +97,31 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
 
 
 def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
-    """As `memory_stats_as_nested_dict`, with names like
-    `"allocated_bytes.all.peak"`.
+    """As `memory_stats_as_nested_dict`, with dots in the names.
+
+    One of them is `"allocated_bytes.all.peak"`.
     """
     return _flatten(memory_stats_as_nested_dict(device))
 
 
-# [/py-memory-stats]
-
-
 def memory_allocated(device: Device = None) -> int:
     """Returns the bytes that tensors hold on `device`."""
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
+    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
 
 
 def max_memory_allocated(device: Device = None) -> int:
     """Returns the most bytes that tensors held on `device`."""
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
 
 
 def memory_reserved(device: Device = None) -> int:
     """Returns the bytes that the pool has of `device`, in use or not."""
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
+    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
 
 
 def max_memory_reserved(device: Device = None) -> int:
     """Returns the most bytes that the pool had of `device`."""
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
 
 
 def reset_peak_memory_stats(device: Device = None) -> None:
@@ -203,7 +201,7 @@ def _bytes(count: int) -> str:
     return f"{count} GiB"
 
 
-# [py-memory-summary] The counts that one looks at, as a table.
+# The counts that one looks at, as a table.
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """Returns a table of the counts of `device`, to be printed.
 
@@ -231,9 +229,6 @@ def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     for event in ("num_alloc_retries", "num_ooms", "num_sync_all_streams"):
         lines.append(event.ljust(32) + _row([stats[event]]))
     return "\n".join(lines) + "\n"
-
-
-# [/py-memory-summary]
 
 
 def _row(cells: Any) -> str:

@@ -44,10 +44,13 @@ class _Lease(NamedTuple):
             self.theirs.close()
 
 
-_leases: list[_Lease] = []
+# [/py-sharing-lease]
+
+_leases: dict[int, _Lease] = {}  # by the descriptor of our end
 _lock = threading.Lock()
 
 
+# [py-sharing-collect] A socket whose other end nobody has open hangs up.
 def ipc_collect() -> None:
     """Frees the memory that other processes have let go of.
 
@@ -60,32 +63,30 @@ def ipc_collect() -> None:
     openreg._lazy_init()
     with _lock:
         hung_up = select.poll()
-        for lease in _leases:
+        for lease in _leases.values():
             lease.drop_copy()
             hung_up.register(lease.ours, 0)
-        gone = {descriptor for descriptor, _ in hung_up.poll(0)}
-        ended = [lease for lease in _leases if lease.ours.fileno() in gone]
-        for lease in ended:
-            _leases.remove(lease)
-            lease.ours.close()
+        for descriptor, _ in hung_up.poll(0):
+            _leases.pop(descriptor).ours.close()
+
+
+# [/py-sharing-collect]
 
 
 def _close() -> None:
     """Is called at exit. What is still open elsewhere lives on there."""
-    for lease in _leases:
+    for lease in _leases.values():
         lease.ours.close()
         lease.theirs.close()
     _leases.clear()
-
-
-# [/py-sharing-lease]
 
 
 # [py-sharing-send] What is pickled is the way to the memory, not the bytes.
 def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     """Is called by `multiprocessing` for each storage that is sent."""
     if storage.device.type != "openreg":
-        return reductions.reduce_storage(storage)
+        host: tuple[Any, ...] = reductions.reduce_storage(storage)
+        return host
     device = storage.device.index
     if storage.nbytes() == 0:
         return _empty_storage, (device,)
@@ -100,8 +101,8 @@ def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     lease = reduction.DupFd(theirs.fileno())
     launch = context.get_spawning_popen()
     with _lock:
-        _leases.append(
-            _Lease(storage, ours, theirs, launch and weakref.ref(launch))
+        _leases[ours.fileno()] = _Lease(
+            storage, ours, theirs, weakref.ref(launch) if launch else None
         )
     reductions.shared_cache[key] = reductions.StorageWeakRef(storage)
     return _rebuild_storage, (device, segment[1:], start, size, key, lease)
@@ -125,7 +126,9 @@ def _rebuild_storage(
 ) -> torch.UntypedStorage:
     """Is called by the process that receives what _reduce_storage returned."""
     with socket.socket(fileno=lease.detach()) as channel, _lock:
-        known = reductions.storage_from_cache(torch.UntypedStorage, key)
+        known: torch.UntypedStorage | None = reductions.storage_from_cache(
+            torch.UntypedStorage, key
+        )
         if known is not None:
             return known
         os.set_inheritable(channel.fileno(), False)
@@ -148,11 +151,11 @@ def _rebuild_storage(
 # [py-sharing-register] Whatever multiprocessing sends passes here.
 def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     """PyTorch's own, which forgets the conjugate and the negative bit."""
-    reduced = reductions.reduce_tensor(tensor)
+    reduced: tuple[Any, ...] = reductions.reduce_tensor(tensor)
     if tensor.device.type == "openreg" and (
         tensor.is_conj() or tensor.is_neg()
     ):
-        return tensor.__reduce_ex__(2)
+        reduced = tensor.__reduce_ex__(2)
     return reduced
 
 

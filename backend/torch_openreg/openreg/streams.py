@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import torch
 from torch.types import Device
@@ -20,6 +20,9 @@ __all__ = [
     "set_stream",
     "stream",
 ]
+
+S = TypeVar("S", bound="Stream")
+_DEVICE_TYPE = 20  # of privateuseone, in c10/core/DeviceType.h
 
 
 # [py-streams-stream] A torch.Stream that can say its priority.
@@ -60,13 +63,12 @@ class Stream(torch.Stream):
         """-1 for a stream of high priority, else 0."""
         return _C._stream_priority(self.device_index, self.stream_id)
 
+    # [/py-streams-stream]
+
     @staticmethod
     def priority_range() -> tuple[int, int]:
         """Returns the least and the greatest priority, `(0, -1)`."""
         return _C._stream_priority_range()
-
-
-# [/py-streams-stream]
 
 
 class ExternalStream(Stream):
@@ -88,11 +90,16 @@ class ExternalStream(Stream):
         return _rebuild(cls, index, _C._external_stream(index, stream_ptr))
 
 
-class Event(torch.Event):
+def Event(
+    enable_timing: bool = False,
+    blocking: bool = False,
+    interprocess: bool = False,
+) -> torch.Event:
     """A mark in a stream, which other streams and the host can wait for.
 
     It belongs to no device until it is recorded. It may be recorded again: who
-    waits from then on waits for the new record.
+    waits from then on waits for the new record. A function, because PyTorch's
+    own methods take plain torch.Event objects only (torch 2.13).
 
     Args:
         enable_timing: Whether `elapsed_time` can use it.
@@ -102,30 +109,24 @@ class Event(torch.Event):
     Raises:
         NotImplementedError: `interprocess` is true.
     """
-
-    def __new__(
-        cls,
-        enable_timing: bool = False,
-        blocking: bool = False,
-        interprocess: bool = False,
-    ) -> Event:
-        if interprocess:
-            raise NotImplementedError(
-                "An openreg event cannot be shared with another process. "
-                "Synchronize before you send a tensor instead."
-            )
-        return super().__new__(cls, "openreg", enable_timing=enable_timing)
+    if interprocess:
+        raise NotImplementedError(
+            "An openreg event cannot be shared with another process. "
+            "Synchronize before you send a tensor instead."
+        )
+    return torch.Event("openreg", enable_timing=enable_timing)
 
 
-def _rebuild(cls: type[Any], device: int, stream_id: int) -> Any:
+def _rebuild(cls: type[S], device: int, stream_id: int) -> S:
     """An object for a stream that is known to exist."""
-    device_type = torch._C._autograd.DeviceType.PrivateUse1
-    return torch.Stream.__new__(
+    made = torch.Stream.__new__(
         cls,
         stream_id=stream_id,
         device_index=device,
-        device_type=int(device_type),
+        device_type=_DEVICE_TYPE,
     )
+    assert isinstance(made, cls)
+    return made
 
 
 # [py-streams-current] Each thread has a current stream on every device.

@@ -1,6 +1,10 @@
-"""Work that waits or takes time, for tests, examples and benchmarks."""
+"""Pending work, slow work, and what devices do: for tests and examples."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch.types import Device
@@ -8,7 +12,7 @@ from torch.types import Device
 from torch_openreg import _C, openreg
 from torch_openreg.openreg._utils import _get_device_index
 
-__all__ = ["Gate", "sleep"]
+__all__ = ["Gate", "Record", "sleep", "trace"]
 
 
 # [py-testing-gate] A stream that stands still until the host says so.
@@ -43,3 +47,39 @@ def sleep(milliseconds: int, device: Device = None) -> None:
     """Launches a kernel that takes `milliseconds` on the current stream."""
     openreg._lazy_init()
     _C._sleep(_get_device_index(device, optional=True), milliseconds)
+
+
+# [py-testing-trace] The device's own account of what it does.
+class Record(NamedTuple):
+    """Something that happened on a device."""
+
+    phase: str  # "launch", "start" or "end"
+    kind: str  # "kernel", "copy", "set" or "host function"
+    name: str
+    device: int
+    stream: int  # 0: a default stream, else a number for each made stream
+    bytes: int  # of a copy or a set, else 0
+    work: int  # the same in the records of one piece of work
+    time_ns: int  # of time.monotonic_ns()
+
+
+@contextmanager
+def trace() -> Iterator[list[Record]]:
+    """Collects what all devices do; the list is filled at the end.
+
+    What is still pending then leaves no further record: synchronize first.
+    Kernels that run on the calling thread in their turn leave none at all.
+
+    Raises:
+        RuntimeError: The devices are traced already.
+    """
+    openreg._lazy_init()
+    records: list[Record] = []
+    _C._begin_trace()
+    try:
+        yield records
+    finally:
+        records.extend(Record(*record) for record in _C._end_trace())
+
+
+# [/py-testing-trace]

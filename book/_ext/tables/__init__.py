@@ -28,10 +28,17 @@ from tables.emulator import (
     device_api,
     device_calls,
     device_error_names,
-    device_errors,
     device_library,
 )
 from tables.environment import VARIABLES, Variable, environment
+from tables.errors import (
+    DEVICE_ERRORS,
+    ERROR_TIMES,
+    DeviceError,
+    ErrorTime,
+    device_errors,
+    error_times,
+)
 from tables.frontend import (
     LOOKUPS,
     Lookup,
@@ -76,8 +83,13 @@ from tables.index import (
 )
 from tables.memory import (
     ALLOCATOR_METHODS,
+    HOST_METHODS,
+    OPTIONS,
     AllocatorMethod,
     allocator_methods,
+    allocator_options,
+    host_allocator_methods,
+    methods_of,
 )
 from tables.operators import (
     MINIMAL_LISTINGS,
@@ -89,3 +101,28 @@ from tables.operators import (
     minimal_set,
 )
 from tables.start import activate, commands
+from tables.storage import (
+    CHANGES,
+    DLPACK,
+    MAP_LOCATIONS,
+    PLACES,
+    SHARING,
+    SURVIVALS,
+    Rule,
+    arrival,
+    dlpack,
+    map_locations,
+    sharing_rules,
+    storage_changes,
+    survivals,
+)
+from tables.stream import (
+    LAUNCH_MODES,
+    event_calls,
+    event_methods,
+    launch_modes,
+    stream_calls,
+    stream_methods,
+    stream_timeline,
+    timeline,
+)

@@ -69,7 +69,7 @@ ACCELERATOR_NAMES = {
     ),
     "empty_cache": AcceleratorName(
         POOL + "`initialized`, `emptyCache`",
-        "test_memory.py::test_emptying_the_cache_gives_memory_back",
+        "test_accelerator.py::test_the_cache_can_be_emptied",
     ),
     "empty_host_cache": AcceleratorName(
         "the allocator of pinned memory: `empty_cache`",
@@ -77,7 +77,7 @@ ACCELERATOR_NAMES = {
     ),
     "get_memory_info": AcceleratorName(
         POOL + "`getMemoryInfo`",
-        "test_allocator.py::test_memory_info_is_each_devices_own",
+        "test_accelerator.py::test_memory_is_counted_for_each_device",
     ),
     "memory_stats": AcceleratorName(
         STATS, "test_accelerator.py::test_memory_is_counted_for_each_device"

@@ -23,7 +23,7 @@ class DeviceCall(NamedTuple):
 def comments_of(text: str, begin: str) -> Iterable[tuple[str, str]]:
     """(comment, declarations below it) for declarations that begin so."""
     for found in re.finditer(
-        r"/\*(?P<comment>(?:(?!\*/).)*)\*/\s*"
+        r"/\*(?P<comment>(?:(?!\*/).)*)\*/\s*(?:typedef[^;]*;\s*)*"
         rf"(?P<declared>(?:{begin}[^;]*;\s*)+)",
         text,
         re.S,
@@ -39,12 +39,16 @@ def device_calls() -> list[DeviceCall]:
         meaning, _, twin = comment.partition("CUDA: ")
         names = re.findall(r"\b(or[A-Z]\w+)\(", declared)
         calls.append(
-            DeviceCall(names, first_sentence(meaning), twin.rstrip("."))
+            DeviceCall(
+                names,
+                first_sentence(meaning) or "Answers what its name asks.",
+                twin.rstrip(".") or "no twin",
+            )
         )
     return calls
 
 
-# A call, or an error, and the test in backend/tests that provokes it.
+# A call, and the test in backend/tests that provokes it.
 DEVICE_TESTS = {
     "orGetErrorName": "test_device.py::test_errors_have_names_and_meanings",
     "orGetErrorString": "test_device.py::test_errors_have_names_and_meanings",
@@ -87,28 +91,63 @@ DEVICE_TESTS = {
     "test_opening_again_gives_the_same_addresses_until_the_last_close",
     "orIpcCloseMemHandle": "test_sharing_device.py::"
     "test_opening_again_gives_the_same_addresses_until_the_last_close",
-    "orErrorInvalidValue": "test_device_memory.py::test_null_is_refused",
-    "orErrorMemoryAllocation": "test_device_memory.py::"
-    "test_capacity_is_real_and_comes_back",
-    "orErrorInvalidConfiguration": "test_device.py::"
-    "test_malformed_values_are_refused",
-    "orErrorForkedProcess": "test_device_fault.py::"
-    "test_child_of_a_user_is_refused_by_every_call",
-    "orErrorInvalidDevice": "test_device.py::"
-    "test_index_out_of_range_changes_nothing",
-    "orErrorInvalidDevicePointer": "test_device_memory.py::"
-    "test_look_ups_before_the_first_use_find_nothing",
-    "orErrorInvalidMemcpyDirection": "test_device_memory.py::"
-    "test_wrong_kind_is_refused_and_moves_nothing",
-    "orErrorInvalidResourceHandle": "test_device.py::"
-    "test_unknown_stream_is_refused_without_a_look_at_it",
-    "orErrorLaunchFailure": "test_device.py::"
-    "test_failed_kernel_is_a_launch_failure_and_is_released",
+    "orDeviceReset": "test_device_stream.py::"
+    "test_queued_failure_is_the_devices_until_reset",
+    "orMemcpyAsync": "test_device_stream.py::"
+    "test_every_kind_is_copied_in_order",
+    "orMemcpyPeerAsync": "test_device_stream.py::"
+    "test_every_kind_is_copied_in_order",
+    "orMemsetAsync": "test_device_stream.py::"
+    "test_every_kind_is_copied_in_order",
+    "orSetKernelError": "test_device_stream.py::"
+    "test_kernel_that_fails_in_a_turn_fails_the_call_and_nothing_else",
+    "orLaunchHostFunc": "test_device_stream.py::"
+    "test_host_function_runs_in_order",
+    "orDeviceGetStreamPriorityRange": "test_device_stream.py::"
+    "test_priority_out_of_range_is_clamped",
+    "orStreamCreateWithPriority": "test_device_stream.py::"
+    "test_stream_says_whose_it_is",
+    "orStreamDestroy": "test_device_stream.py::"
+    "test_destroyed_handle_is_refused_and_not_used_again",
+    "orStreamGetDevice": "test_device_stream.py::"
+    "test_where_the_answer_should_go_is_needed",
+    "orStreamGetPriority": "test_device_stream.py::"
+    "test_where_the_answer_should_go_is_needed",
+    "orStreamQuery": "test_device_stream.py::"
+    "test_query_that_is_not_ready_is_not_an_error",
+    "orStreamSynchronize": "test_device_stream.py::"
+    "test_synchronize_waits_for_held_work",
+    "orStreamWaitEvent": "test_device_event.py::"
+    "test_wait_orders_streams_even_of_two_devices",
+    "orStreamWaitValue64": "test_device_stream.py::"
+    "test_value_is_waited_for_even_when_it_is_there_already",
+    "orStreamBeginTurn": "test_device_stream.py::"
+    "test_turn_comes_between_earlier_and_later_work",
+    "orStreamEndTurn": "test_device_stream.py::"
+    "test_turn_is_ended_by_who_holds_it",
+    "orStreamRunsInline": "test_device_stream.py::"
+    "test_work_launched_in_a_turn_runs_at_once_on_its_thread",
+    "orEventCreate": "test_device_event.py::"
+    "test_event_is_made_with_flags_that_are_known",
+    "orEventDestroy": "test_device_event.py::"
+    "test_destroyed_and_foreign_events_are_refused",
+    "orEventRecord": "test_device_event.py::"
+    "test_record_is_done_when_earlier_work_is",
+    "orEventQuery": "test_device_event.py::"
+    "test_event_without_a_record_is_done_and_orders_nothing",
+    "orEventSynchronize": "test_device_event.py::"
+    "test_recording_again_forgets_the_earlier_record",
+    "orEventElapsedTime": "test_device_event.py::"
+    "test_elapsed_time_is_in_milliseconds",
+    "orTraceSubscribe": "test_device_stream.py::"
+    "test_work_is_traced_from_launch_to_end",
+    "orThreadHasTurn": "test_pool.py::"
+    "test_a_thread_knows_whether_it_has_a_turn",
 }
 
 
-def device_api() -> str:
-    """Every call of the device beside its twin in the CUDA runtime."""
+def device_api(begin: str = "or") -> str:
+    """Calls of the device beside their twins in the CUDA runtime."""
     return table(
         ("Call", "CUDA twin", "What it does", "Test"),
         (
@@ -119,6 +158,7 @@ def device_api() -> str:
                 f"`{DEVICE_TESTS[call.names[0]]}`",
             )
             for call in device_calls()
+            if call.names[0].startswith(begin)
         ),
     )
 
@@ -140,21 +180,3 @@ def device_error_names() -> list[str]:
     while (name := library.orGetErrorName(len(names)).decode())[:2] == "or":
         names.append(name)
     return names
-
-
-def device_errors() -> str:
-    """Every error of the device, with its phrase from the library."""
-    library = device_library()
-    return table(
-        ("Code", "Name", "`orGetErrorString`", "Test"),
-        (
-            (
-                str(code),
-                f"`{name}`",
-                library.orGetErrorString(code).decode(),
-                f"`{DEVICE_TESTS[name]}`",
-            )
-            for code, name in enumerate(device_error_names())
-            if code != 0
-        ),
-    )

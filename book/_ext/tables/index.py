@@ -36,6 +36,23 @@ SUBSYSTEMS = [
             "pinned memory": "assert torch.empty(1).pin_memory().is_pinned()",
             "`record_stream`": "x.record_stream("
             "torch.accelerator.current_stream())",
+            "snapshot": "torch.openreg.memory_snapshot()",
+        },
+    ),
+    Subsystem(
+        "Runtime",
+        "Storage and serialization",
+        "storage",
+        {
+            "`torch.save`, `torch.load`": "import io; f = io.BytesIO(); "
+            "torch.save(x, f); f.seek(0); torch.load(f)",
+            "`map_location`": "import io; f = io.BytesIO(); torch.save(x, f); "
+            "f.seek(0); torch.load(f, map_location='openreg:1')",
+            "pickle": "import pickle; pickle.loads(pickle.dumps(x))",
+            "sharing between processes": "from multiprocessing.reduction "
+            "import ForkingPickler as p; p.loads(p.dumps(x))",
+            "DLPack capsules": "torch.from_dlpack(x.__dlpack__())",
+            "`torch.from_dlpack(x)`": "torch.from_dlpack(x)",
         },
     ),
     Subsystem(
@@ -71,20 +88,6 @@ SUBSYSTEMS = [
         "Events",
         "",
         {"recording": "torch.Event(device='openreg').record()"},
-    ),
-    Subsystem(
-        "Runtime",
-        "Serialization",
-        "",
-        {
-            "`torch.save`, `torch.load`": "import io; f = io.BytesIO(); "
-            "torch.save(x, f); f.seek(0); torch.load(f)",
-            "`map_location`": "import io; f = io.BytesIO(); torch.save(x, f); "
-            "f.seek(0); torch.load(f, map_location='openreg:1')",
-            "pickle": "import pickle; pickle.loads(pickle.dumps(x))",
-            "sharing between processes": "import torch.multiprocessing as m; "
-            "m.reductions.reduce_storage(x.untyped_storage())",
-        },
     ),
     Subsystem(
         "Runtime",
@@ -231,8 +234,8 @@ REFERENCE = {
         "No header: only PyTorch calls them.",
     ),
     "OpenRegDeviceAllocator.cpp": (
-        "csrc/runtime/allocator.cpp",
-        "A caching pool with a capacity.",
+        "csrc/runtime/allocator.cpp pool.cpp",
+        "A caching pool with a capacity; the pool itself knows no PyTorch.",
     ),
     "OpenRegHostAllocator.cpp": (
         "csrc/runtime/host_allocator.cpp",
@@ -242,9 +245,12 @@ REFERENCE = {
         "csrc/runtime/generator.cpp",
         "Random operators draw from it.",
     ),
-    "OpenRegStream.cpp": ("csrc/runtime/stream.cpp", ""),
+    "OpenRegStream.cpp": ("csrc/runtime/stream.cpp launch.cpp", ""),
     "OpenRegEvent.h": ("csrc/runtime/event.cpp", ""),
-    "OpenRegSerialization.cpp": ("csrc/runtime/serialization.cpp", ""),
+    "OpenRegSerialization.cpp": (
+        "examples/custom_tensor.cpp",
+        "`BackendMeta`, which this backend has no use for itself.",
+    ),
     "OpenRegMinimal.cpp, native/Minimal.cpp": (
         "csrc/aten/factory.cpp view.cpp copy.cpp",
         "A kernel and its registration share a file.",

@@ -326,8 +326,8 @@ MINIMAL_LISTINGS = {
     "set_.source_Storage_storage_offset": "factory-set",
     "set_.source_Tensor": "factory-register",
     "empty_strided": "factory-register",
-    "_copy_from": "copy-from",
-    "_copy_from_and_resize": "copy-from",
+    "_copy_from": "copy-engine",
+    "_copy_from_and_resize": "copy-engine",
     "record_stream": "stream-use-record",
     "fallback": "fallback-register",
 }
