@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -170,3 +170,29 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
             ran.add(earlier.start)
             earlier.evaluate()
     ran.add(example.start)
+
+
+@pytest.fixture
+def hold() -> Iterator[Callable[..., Any]]:
+    """Holds a stream back, by default the current one, until its gate opens.
+
+    A test that fails must not leave a gate closed: nothing would end.
+    """
+    gates = []
+
+    def close(stream: torch.Stream | None = None) -> Any:
+        gates.append(torch.openreg.testing.Gate())
+        gates[-1].hold(stream)
+        return gates[-1]
+
+    yield close
+    for gate in gates:
+        gate.open()
+
+
+@pytest.fixture
+def side() -> Iterator[torch.Stream]:
+    """A stream that is not the default one, and current in the test."""
+    stream = torch.openreg.Stream()
+    with torch.openreg.stream(stream):
+        yield stream
