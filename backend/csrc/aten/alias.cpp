@@ -18,10 +18,11 @@ bool is_kernel_address(const void* address) {
 // [alias-in-turn] Memory allocated in a turn must have no user left.
 // Another thread that launched behind this turn may have freed a block that
 // its queued work still uses. That is safe for what is launched later, but not
-// for us. With work waiting behind, the answer is NULL: the host's memory
-// serves, and its bytes are copied in the stream's order.
+// for us. With work waiting behind, or memory that only waiting could free, the
+// answer is NULL: the host's memory serves, and `adopt` copies its bytes in the
+// stream's order.
 void* allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
-  void* const address = pool_allocate(device, bytes);
+  void* const address = pool_allocate_in_turn(device, bytes);
   if (C10_UNLIKELY(orStreamQuery(current_stream(device)) != orSuccess)) {
     pool_free(address);
     return nullptr;

@@ -258,7 +258,7 @@ c10::DeviceAllocator* device_allocator() {
   return allocator;
 }
 
-void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
+static void* allocate(c10::DeviceIndex device, size_t bytes, bool in_turn) {
   Pool& pool = pool_of(device);
   if (C10_UNLIKELY(pools_are_the_parents)) {
     // The device words the refusal.
@@ -272,11 +272,24 @@ void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
   const orError_t error =
       pool.allocate(&address, bytes, current_stream(device));
   if (C10_UNLIKELY(error != orSuccess)) {
-    error == orErrorMemoryAllocation ? raise_out_of_memory(device, bytes)
-                                     : raise_error(error, "orMalloc");
+    if (error != orErrorMemoryAllocation) {
+      raise_error(error, "orMalloc");
+    }
+    if (in_turn && bytes <= pool.limit()) {
+      return nullptr;
+    }
+    raise_out_of_memory(device, bytes);
   }
   report_usage(address, static_cast<int64_t>(bytes), device);
   return address;
+}
+
+void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
+  return allocate(device, bytes, /*in_turn=*/false);
+}
+
+void* pool_allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
+  return allocate(device, bytes, /*in_turn=*/true);
 }
 
 void pool_free(void* address) noexcept {

@@ -16,6 +16,12 @@ OPENREG_EXPORT c10::DeviceAllocator* device_allocator();
 // Raises c10::OutOfMemoryError when the device is full.
 OPENREG_EXPORT void* pool_allocate(c10::DeviceIndex device, size_t bytes);
 
+// As pool_allocate, for a thread in its turn. It cannot wait for the streams
+// that hold back what could be released, so NULL says that the memory may be
+// had after the turn.
+OPENREG_EXPORT void* pool_allocate_in_turn(
+    c10::DeviceIndex device, size_t bytes);
+
 // Gives a device address from pool_allocate back. Never raises.
 OPENREG_EXPORT void pool_free(void* address) noexcept;
 
