@@ -114,9 +114,7 @@ def test_opened_block_outlives_the_descriptor(block):
 
 def test_opened_block_is_not_freed(block):
     with opened(d.ipc_get(block)) as other:
-        with refused(
-            "orErrorInvalidDevicePointer", "use orIpcCloseMemHandle"
-        ):
+        with refused("orErrorInvalidDevicePointer", "use orIpcCloseMemHandle"):
             d.free(other)
         d.write(other, b"here")
         assert d.read(block, 4) == b"here"

@@ -59,35 +59,33 @@ def _load_library() -> None:
 # [/py-load]
 
 
+# The modules of torch.openreg.
+PARTS = (
+    "_utils",
+    "amp",
+    "fallback",
+    "memory",
+    "random",
+    "sharing",
+    "streams",
+    "testing",
+)
+
+
 # [py-register] Name the device, give it a module, generate its methods.
 def _register() -> None:
     from torch_openreg import _C, openreg
-    from torch_openreg.openreg import (
-        _utils,
-        amp,
-        fallback,
-        memory,
-        random,
-        sharing,
-        streams,
-        testing,
-    )
 
+    parts = [
+        importlib.import_module(f"torch_openreg.openreg.{name}")
+        for name in PARTS
+    ]
     # A misspelt OPENREG_* variable ends here, not in a machine without devices.
     _C._check_environment()
     torch.utils.rename_privateuse1_backend("openreg")
     torch._register_device_module("openreg", openreg)
     # `import torch.openreg.random` must find this module, not load another.
-    for module in (
-        _utils,
-        amp,
-        fallback,
-        memory,
-        random,
-        sharing,
-        streams,
-        testing,
-    ):
+    for module in parts:
         name = module.__name__.removeprefix("torch_openreg.")
         sys.modules[f"torch.{name}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

@@ -64,19 +64,13 @@ void copy_bytes(
 // It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
 // device memory through its alias, host memory as it is.
 void copy_elements(const at::Tensor& src, const at::Tensor& dst) {
-  const auto device = device_index(src, dst);
+  // With one side on the host it is never queued: the host may move on.
+  const bool sure = src.device().type() == dst.device().type() &&
+                    at::is_expandable_to(src.sizes(), dst.sizes());
   const auto copy = [](const at::Tensor& to, const at::Tensor& from) {
     to.copy_(from);
   };
-  if (src.device().type() == dst.device().type()) {
-    const bool sure = at::is_expandable_to(src.sizes(), dst.sizes());
-    run_or_queue(sure, device, "copy", copy, dst, src);
-  } else {
-    launch(device, "copy", [&] {
-      const KernelScope scope(device);
-      copy(borrow(dst), borrow(src));
-    });
-  }
+  run_or_queue(sure, device_index(src, dst), "copy", copy, dst, src);
 }
 // [/copy-elements]
 
