@@ -283,7 +283,10 @@ def test_activation_checkpointing_repeats_the_numbers_of_two_devices(reentrant):
     outputs = checkpoint(drop, *inputs, use_reentrant=reentrant)
     draw("openreg:0")  # between forward and backward, both move on
     draw("openreg:1")
-    torch.autograd.backward([y.sum() for y in outputs])
+    # On one thread, because two that recompute at a time set each other's
+    # states, in PyTorch's own code (torch 2.13).
+    with torch.autograd.set_multithreading_enabled(False):
+        torch.autograd.backward([y.sum() for y in outputs])
     for x, y in zip(inputs, outputs, strict=True):
         assert torch.equal(x.grad, y)
 
