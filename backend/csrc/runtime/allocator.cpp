@@ -88,8 +88,8 @@ std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
 [[noreturn]] void raise_out_of_memory(c10::DeviceIndex device, size_t bytes) {
   const PoolStats stats = pool_of(device).stats();
   const auto& counts = stats.counts[0];
-  const auto allocated = counts[pool_allocated_bytes].current();
-  const auto reserved = counts[pool_reserved_bytes].current();
+  const auto allocated = counts[pool_allocated_bytes].current;
+  const auto reserved = counts[pool_reserved_bytes].current;
   c10::reportOutOfMemoryToProfiler(
       static_cast<int64_t>(bytes),
       allocated,
@@ -132,17 +132,17 @@ void report_usage(void* address, int64_t bytes, c10::DeviceIndex device) {
   c10::reportMemoryUsageToProfiler(
       address,
       bytes,
-      stats.counts[0][pool_allocated_bytes].current(),
-      stats.counts[0][pool_reserved_bytes].current(),
+      stats.counts[0][pool_allocated_bytes].current,
+      stats.counts[0][pool_reserved_bytes].current,
       c10::Device(c10::kPrivateUse1, device));
 }
 
 c10::CachingAllocator::Stat to_stat(const PoolCount& count) {
   return {
-      count.current(),
+      count.current,
       count.peak,
       count.added - count.added_before,
-      count.removed - count.removed_before};
+      count.removed() - count.removed_before};
 }
 
 // The pool's counts under PyTorch's names.
@@ -298,7 +298,7 @@ void pool_free(void* address) noexcept {
   }
   const auto device = device_of(address);
   const size_t bytes =
-      is_device_address(address) ? pool_of(device).free(address) : 0;
+      is_device_address(address) ? pools()[device]->free(address) : 0;
   if (C10_UNLIKELY(bytes == 0)) {
     // A destructor cannot raise, but a mistake of ours must not pass unseen.
     std::fprintf(

@@ -127,8 +127,8 @@ inline Pool::Kind Pool::kind_of(size_t bytes) {
 
 // Of all blocks only the peak is kept; the rest is a sum.
 inline int64_t Pool::current(PoolMeasure measure) const {
-  return stats_.counts[small][measure].current() +
-         stats_.counts[large][measure].current();
+  return stats_.counts[small][measure].current +
+         stats_.counts[large][measure].current;
 }
 
 inline void Pool::add(Kind kind, PoolMeasure measure, size_t amount) {
@@ -184,15 +184,14 @@ inline Pool::Arena& Pool::arena_of(orStream_t stream) {
 
 // [pool-round] Sizes are rounded, so that similar ones can share a block.
 inline size_t Pool::round(size_t bytes) const {
-  size_t step = unit_bytes;
-  if (options_.rounds_to_divisions) {
+  if (options_.rounds_to_divisions) [[unlikely]] {
     const size_t floor = std::bit_floor(bytes);
     const size_t divisions = options_.divisions[std::bit_width(bytes) - 1];
-    if (divisions > 1 && floor / divisions > step) {
-      step = floor / divisions;
+    if (divisions > 1 && floor / divisions > unit_bytes) {
+      return round_up(bytes, floor / divisions);
     }
   }
-  return round_up(bytes, step);
+  return round_up(bytes, unit_bytes);
 }
 
 // Small blocks share segments of 2 MiB, large ones up to half of 20 MiB share
@@ -648,8 +647,8 @@ void Pool::count_active_peaks() {
     int64_t sum = 0;
     for (const auto kind : {small, large, all}) {
       auto& counts = stats_.counts[kind];
-      const auto active = counts[pool_allocation + i].current() +
-                          counts[pool_waiting + i].current();
+      const auto active = counts[pool_allocation + i].current +
+                          counts[pool_waiting + i].current;
       sum += active;
       counts[pool_active + i].raise_peak(kind == all ? sum : active);
     }
@@ -669,10 +668,9 @@ PoolStats Pool::stats() {
       auto& active = counts[pool_active + i];
       active.raise_peak(counts[pool_allocation + i].peak);
       active.include(counts[pool_allocation + i]);
-      active.removed -= counts[pool_waiting + i].added;
-      active.removed += counts[pool_waiting + i].removed;
-      active.removed_before -= counts[pool_waiting + i].added_before;
-      active.removed_before += counts[pool_waiting + i].removed_before;
+      const auto& waiting = counts[pool_waiting + i];
+      active.current += waiting.current;
+      active.removed_before -= waiting.added_before - waiting.removed_before;
     }
   }
   return result;
@@ -680,7 +678,7 @@ PoolStats Pool::stats() {
 
 void Pool::reset_peaks() {
   Lock lock(lock_);
-  stats_.for_each([](PoolCount& count) { count.peak = count.current(); });
+  stats_.for_each([](PoolCount& count) { count.peak = count.current; });
   for (size_t measure = 0; measure < pool_active; ++measure) {
     stats_.counts[all][measure].peak = current(PoolMeasure(measure));
   }
@@ -691,7 +689,7 @@ void Pool::reset_accumulated() {
   Lock lock(lock_);
   stats_.for_each([](PoolCount& count) {
     count.added_before = count.added;
-    count.removed_before = count.removed;
+    count.removed_before = count.removed();
   });
   stats_.alloc_retries = stats_.ooms = stats_.sync_all_streams = 0;
   stats_.device_allocs = stats_.device_frees = 0;

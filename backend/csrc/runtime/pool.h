@@ -22,21 +22,22 @@
 
 namespace openreg {
 
-// One number that goes up and down. What an allocation writes is two sums and
-// the peak; all else is worked out when somebody asks.
+// One number that goes up and down. An allocation writes two sums and seldom
+// the peak; what was removed is worked out when somebody asks.
 struct PoolCount {
-  int64_t added = 0;
-  int64_t removed = 0;
+  int64_t current = 0;
   int64_t peak = 0;
+  int64_t added = 0;
   int64_t added_before = 0;  // the last reset
   int64_t removed_before = 0;
 
-  int64_t current() const {
-    return added - removed;
+  int64_t removed() const {
+    return added - current;
   }
   void add(size_t amount) {
     added += static_cast<int64_t>(amount);
-    raise_peak(current());
+    current += static_cast<int64_t>(amount);
+    raise_peak(current);
   }
   void raise_peak(int64_t value) {
     if (value > peak) [[unlikely]] {
@@ -44,12 +45,12 @@ struct PoolCount {
     }
   }
   void remove(size_t amount) {
-    removed += static_cast<int64_t>(amount);
+    current -= static_cast<int64_t>(amount);
   }
   // Adds all of another but its peak.
   void include(const PoolCount& other) {
+    current += other.current;
     added += other.added;
-    removed += other.removed;
     added_before += other.added_before;
     removed_before += other.removed_before;
   }

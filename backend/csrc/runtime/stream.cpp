@@ -78,7 +78,7 @@ DeviceStreams& streams_of(DeviceIndex device) {
 
 // [stream-current] Each thread has a current stream on every device.
 struct Current {
-  orStream_t handle = nullptr;  // NULL: the default stream
+  orStream_t handle = nullptr;  // NULL: nobody has asked yet
   StreamId id = 0;
 };
 constinit thread_local std::array<Current, max_devices> current{};
@@ -149,8 +149,11 @@ orStream_t handle_of(Stream stream) {
 
 // [stream-get] Which stream a launch goes to.
 orStream_t current_stream(DeviceIndex device) {
-  const orStream_t handle = current[device].handle;
-  return handle != nullptr ? handle : streams_of(device).default_stream;
+  orStream_t& handle = current[device].handle;
+  if (C10_UNLIKELY(handle == nullptr)) {
+    handle = streams_of(device).default_stream;
+  }
+  return handle;
 }
 
 Stream get_stream(DeviceIndex device) {
