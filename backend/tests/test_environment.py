@@ -8,7 +8,10 @@ import os
 import subprocess
 import sys
 
-from _fresh import prints
+import pytest
+import torch
+
+from _fresh import prints, run
 
 ADD = """
 import os, torch
@@ -39,18 +42,44 @@ print(torch.backends.cpu.get_cpu_capability(), (x + 2).tolist())
 
 RESERVE = """
 import torch
-x = torch.empty(1, device="openreg")
+x = torch.empty(2 << 20, dtype=torch.uint8, device="openreg")
 print(torch.accelerator.memory_reserved())
 """
 
 
-def test_pytorch_alloc_conf_is_not_the_pools() -> None:
-    # A value that means nothing is not tried: PyTorch's CUDA build reads the
-    # variable too, and ends the process over it while it is loaded.
-    unset = prints(RESERVE, PYTORCH_ALLOC_CONF="")
-    assert int(unset) > 0
-    split = prints(RESERVE, PYTORCH_ALLOC_CONF="max_split_size_mb:20")
-    assert split == unset
+def test_pytorch_alloc_conf_sets_up_the_pool() -> None:
+    assert prints(RESERVE, PYTORCH_ALLOC_CONF="") == f"{20 << 20}\n"
+    large = "large_segment_size_mb:32"
+    assert prints(RESERVE, PYTORCH_ALLOC_CONF=large) == f"{32 << 20}\n"
+
+
+NONSENSE = """
+import torch
+for use in (
+    lambda: torch.empty(1, device="openreg"),
+    lambda: torch.empty(1, pin_memory=True),
+    lambda: torch.openreg.memory_summary(),
+):
+    try:
+        use()
+    except ValueError as error:
+        print(str(error).splitlines()[0])
+print(torch.ones(2).sum().item())
+"""
+
+
+@pytest.mark.parametrize("number", ["abc", "9" * 30])
+def test_pytorch_alloc_conf_that_has_no_number_is_refused(number) -> None:
+    settings = {"PYTORCH_ALLOC_CONF": f"max_split_size_mb:{number}"}
+    if torch.version.cuda is not None:
+        # That build reads it, too, and ends the process while it is loaded.
+        assert run(NONSENSE, **settings).returncode != 0
+        return
+    *refusals, last = prints(NONSENSE, **settings).splitlines()
+    assert len(refusals) == 3
+    for refusal in refusals:
+        assert refusal.startswith("A number in PYTORCH_ALLOC_CONF cannot be")
+    assert last == "2.0"
 
 
 FAIL = """

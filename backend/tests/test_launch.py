@@ -440,6 +440,28 @@ REFUSED = {
     ),
     "fill_ overflow": (lambda x: x.fill_(1000), [n(9, 3).byte()]),
     "copy_ shape": (lambda x, y: x.copy_(y), [r(3), r(4)]),
+    "copy_ expanded": (
+        lambda x, y: x.expand(3, 4).copy_(y),
+        [r(1, 4), r(3, 4)],
+    ),
+    "copy_ shifted": (lambda x: x[1:].copy_(x[:-1]), [r(6)]),
+    "copy_ transposed": (lambda x: x.copy_(x.t()), [r(3, 3)]),
+    "copy_ across dtypes": (
+        lambda x: x.view(torch.int16)[1:9].copy_(x[:8]),
+        [r(9)],
+    ),
+    "fill_ expanded": (
+        lambda x, y: x.expand(3, 4).fill_(y[0]),
+        [r(1, 4), r(1)],
+    ),
+    "index_select of nothing": (
+        lambda x, y: x.index_select(0, y),
+        [r(0, 4), n(2, 2)],
+    ),
+    "embedding of nothing": (
+        lambda x, y: F.embedding(y, x),
+        [r(0, 4), n(2, 2)],
+    ),
 }
 
 
@@ -517,7 +539,6 @@ class TestReads:
             lambda x: float(repr(x).split("[")[1].split(",")[0]),
             lambda x: float(f"{x[0]}"),
             lambda x: 5 if (x == 5).all() else 0,
-            lambda x: x.to("cpu", torch.int64, non_blocking=True)[0].item(),
         ],
     )
     def test_never_come_before_the_write(self, read, side, hold) -> None:

@@ -333,6 +333,19 @@ def test_copy_broadcasts_its_source() -> None:
     assert x.cpu().eq(5).all()
 
 
+def test_copies_within_a_storage_that_do_not_meet_are_made() -> None:
+    x = torch.arange(6.0, device="openreg")
+    x[:3] = x[3:]
+    assert x.tolist() == [3, 4, 5, 3, 4, 5]
+    x.view(torch.int32).copy_(x)  # element by element, in its place
+    assert x.view(torch.int32).tolist() == [3, 4, 5, 3, 4, 5]
+    y = torch.tensor([1 + 2j, 3 - 4j], device="openreg")
+    y.conj().fill_(y[0])
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    z.conj().fill_(z[0])
+    assert torch.equal(y.cpu(), z)
+
+
 MIXED = {
     "add": lambda a, b: a + b,
     "mm": lambda a, b: torch.mm(a, b),

@@ -239,6 +239,14 @@ class TestCurrent:
             assert openreg.current_stream() == stream
         assert openreg.current_device() == 0
 
+    def test_what_is_no_stream_is_refused_by_type(self) -> None:
+        before = openreg.current_stream()
+        openreg.set_stream(None)
+        for use in (openreg.set_stream, openreg.stream):
+            with pytest.raises(TypeError, match=r"Expected a torch\.Stream"):
+                use(3)
+        assert openreg.current_stream() == before
+
     def test_set_stream_sets_its_device_too(self) -> None:
         stream = openreg.Stream(1)
         for set_stream in (openreg.set_stream, torch.accelerator.set_stream):
@@ -424,6 +432,30 @@ class TestCopies:
         gate.open()
         side.synchronize()
         assert y.tolist() == [1, 2, 3, 4]
+
+    @pytest.mark.queued
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("transposed", [False, True])
+    def test_pinned_memory_that_converts_is_queued(
+        self, dtype, transposed, side, hold
+    ) -> None:
+        values = torch.arange(6.0).view(2, 3)
+        if transposed:
+            source = values.t().contiguous().pin_memory().t()
+        else:
+            source = values.to(dtype, copy=True).pin_memory()
+        target = torch.full_like(source, -1).pin_memory()
+        there = torch.zeros(2, 3, device="openreg")
+        back = values.to("openreg", torch.float16)
+        gate = hold()
+        there.copy_(source, non_blocking=True)
+        target.copy_(back, non_blocking=True)
+        assert not side.query()
+        assert target.eq(-1).all()  # not made yet
+        gate.open()
+        side.synchronize()
+        assert torch.equal(there.cpu(), values)
+        assert torch.equal(target.float(), values)
 
     @pytest.mark.queued
     def test_a_pinned_buffer_lives_until_it_was_read(self, side, hold) -> None:

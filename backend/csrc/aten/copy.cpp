@@ -1,10 +1,11 @@
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_to_copy.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/aten/alias.h"
@@ -90,22 +91,51 @@ void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-peers]
 
+// [copy-convert] What converts, converts on the device.
+// So the host need not wait, as long as the host's end is one piece of memory.
+bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
+  const auto& host = dst.is_privateuseone() ? src : dst;
+  if (!host.is_non_overlapping_and_dense() || host.is_conj() || host.is_neg() ||
+      !is_pinned(host.const_data_ptr())) {
+    return false;
+  }
+  const auto index = device_index(src, dst);
+  const auto like_host = at::empty_strided(
+      host.sizes(),
+      host.strides(),
+      host.options().device(c10::Device(at::kPrivateUse1, index)));
+  if (dst.is_privateuseone()) {
+    copy_bytes(src, like_host, /*non_blocking=*/true, index);
+    copy_elements(like_host, dst);
+  } else {
+    copy_elements(src, like_host);
+    copy_bytes(like_host, dst, /*non_blocking=*/true, index);
+  }
+  return true;
+}
+// [/copy-convert]
+
+// [copy-from] Every way a copy can go.
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 || self.is_same(dst)) {
     return dst;
   }
+  // On two aliases the kernel could not see what they share.
+  at::assert_no_internal_overlap(dst);
+  at::assert_no_partial_overlap(dst, self);
   if (self.device() == dst.device()) {
     copy_elements(self, dst);
   } else if (self.device().type() == dst.device().type()) {
     copy_between_devices(self, dst);
   } else if (self.sizes() == dst.sizes() && same_layout(self, dst)) {
     copy_bytes(self, dst, non_blocking, device_index(self, dst));
-  } else {
+  } else if (!non_blocking || !convert_on_device(self, dst)) {
     copy_elements(self, dst);
   }
   return dst;
 }
+// [/copy-from]
 
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::native::resize_output(dst, self.sizes());

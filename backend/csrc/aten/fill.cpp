@@ -1,3 +1,4 @@
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fill_cpu_dispatch.h>
 #include <ATen/ops/fill_ops.h>
@@ -30,9 +31,11 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
 // [/fill-scalar]
 
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
-  if (value.dim() != 0 || self.device() != value.device()) {
+  if (value.dim() != 0 || self.device() != value.device() ||
+      self.is_alias_of(value)) {
     return Alias<at::_ops::fill__Tensor>::call(self, value);
   }
+  at::assert_no_internal_overlap(self);
   run_or_queue(
       /*sure=*/true,
       self.device().index(),

@@ -26,8 +26,8 @@ at::Tensor gather(
 at::Tensor index_select(
     const at::Tensor& self, int64_t dim, const at::Tensor& index) {
   const bool plain =
-      self.dim() > 0 && -self.dim() <= dim && dim < self.dim() &&
-      index.dim() == 1 && self.device() == index.device() &&
+      self.dim() > 0 && self.numel() > 0 && -self.dim() <= dim &&
+      dim < self.dim() && index.dim() == 1 && self.device() == index.device() &&
       (index.scalar_type() == at::kLong || index.scalar_type() == at::kInt);
   if (!plain) {
     return Alias<at::_ops::index_select>::call(self, dim, index);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <stdexcept>
 #include <vector>
 
 #include <c10/core/AllocatorConfig.h>
@@ -30,6 +31,7 @@ std::atomic<bool> pools_are_the_parents{false};
 // [allocator-options] What PYTORCH_ALLOC_CONF says, in the pool's terms.
 PoolOptions current_options() {
   using Config = AcceleratorAllocatorConfig;
+  check_allocator_options();
   PoolOptions options;
   options.max_split_bytes = Config::max_split_size();
   options.max_non_split_rounding_bytes = Config::max_non_split_rounding_size();
@@ -252,6 +254,19 @@ const bool registered = [] {
 // [/allocator-register]
 
 }  // namespace
+
+void check_allocator_options() {
+  try {
+    AcceleratorAllocatorConfig::instance();
+  } catch (const std::logic_error& error) {
+    // PyTorch reads numbers by functions that say no more than their name.
+    TORCH_CHECK_VALUE(
+        false,
+        "A number in PYTORCH_ALLOC_CONF cannot be read (",
+        error.what(),
+        "). Expected option:number, separated by commas, in decimal digits.");
+  }
+}
 
 c10::DeviceAllocator* device_allocator() {
   static auto* const allocator = new PoolAllocator;

@@ -11,6 +11,13 @@ namespace {
 
 std::atomic<bool> initialized{false};
 
+void check_available() {
+  TORCH_CHECK(
+      device_count() > 0,
+      "No openreg devices are available: OPENREG_DEVICE_COUNT is 0. Unset it, "
+      "or set it to the number of devices to emulate.");
+}
+
 }  // namespace
 
 InterpreterLock interpreter_lock;
@@ -21,6 +28,9 @@ void raise_error(orError_t error, const char* call) {
       error != orErrorForkedProcess,
       "Cannot re-initialize openreg in forked subprocess. To use openreg with "
       "multiprocessing, you must use the 'spawn' start method");
+  if (error == orErrorInvalidDevice) {
+    check_available();
+  }
   const c10::SourceLocation here{__func__, __FILE__, __LINE__};
   if (error == orErrorDeviceFailed) {
     // No fault of this call, so it is not named.
@@ -56,10 +66,7 @@ void check_environment() {
 
 void initialize() {
   check_environment();
-  TORCH_CHECK(
-      device_count() > 0,
-      "No openreg devices are available: OPENREG_DEVICE_COUNT is 0. Unset it, "
-      "or set it to the number of devices to emulate.");
+  check_available();
   initialized = true;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
@@ -122,6 +123,7 @@ void PinnedCache::free_given_up() {
 // [/host-allocator-free]
 
 std::pair<void*, void*> PinnedCache::allocate(size_t bytes) {
+  check_allocator_options();
   const auto result = CachingHostAllocatorImpl::allocate(bytes);
   free_given_up();
   return result;

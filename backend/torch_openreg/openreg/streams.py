@@ -129,6 +129,14 @@ def _rebuild(cls: type[S], device: int, stream_id: int) -> S:
     return made
 
 
+def _check_stream(stream: object) -> None:
+    if not isinstance(stream, torch.Stream):
+        raise TypeError(
+            f"Expected a torch.Stream or None, but got: {stream!r}. A stream's "
+            "number alone does not say which device it is of."
+        )
+
+
 # [py-streams-current] Each thread has a current stream on every device.
 def current_stream(device: Device = None) -> Stream:
     """Returns this thread's current stream of `device`."""
@@ -144,15 +152,19 @@ def default_stream(device: Device = None) -> Stream:
     return _rebuild(Stream, index, _C._default_stream(index))
 
 
-def set_stream(stream: torch.Stream) -> None:
-    """Makes `stream` current, and its device too.
+def set_stream(stream: torch.Stream | None) -> None:
+    """Makes `stream` current, and its device too; None changes nothing.
 
     Prefer the context manager `torch.openreg.stream`, which also goes back.
 
     Raises:
         RuntimeError: There is no such stream.
+        TypeError: It is not a stream.
         ValueError: It is not a stream of an openreg device.
     """
+    if stream is None:
+        return
+    _check_stream(stream)
     openreg._lazy_init()
     index = _get_device_index(stream.device)
     _C._set_stream(index, stream.stream_id)
@@ -173,6 +185,8 @@ class StreamContext:
     """
 
     def __init__(self, stream: torch.Stream | None) -> None:
+        if stream is not None:
+            _check_stream(stream)
         self.stream = stream
         self._previous: list[tuple[int, Stream]] = []
 

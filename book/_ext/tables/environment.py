@@ -102,9 +102,9 @@ VARIABLES = [
         "PYTORCH_ALLOC_CONF",
         "see PyTorch",
         "unset",
-        "Settings of PyTorch's own device allocators. "
-        "The pool of openreg does not read it.",
-        "test_environment.py::test_pytorch_alloc_conf_is_not_the_pools",
+        "How the pool splits, rounds and gives back, "
+        "and what is kept of pinned memory.",
+        "test_environment.py::test_pytorch_alloc_conf_sets_up_the_pool",
     ),
     Variable(
         "CXX",
