@@ -28,6 +28,12 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
+        "Hooks",
+        "hooks",
+        {"resizing a storage": "x.untyped_storage().resize_(64)"},
+    ),
+    Subsystem(
+        "Runtime",
         "Memory",
         "memory",
         {
@@ -54,12 +60,6 @@ SUBSYSTEMS = [
             "DLPack capsules": "torch.from_dlpack(x.__dlpack__())",
             "`torch.from_dlpack(x)`": "torch.from_dlpack(x)",
         },
-    ),
-    Subsystem(
-        "Runtime",
-        "Hooks",
-        "hooks",
-        {"resizing a storage": "x.untyped_storage().resize_(64)"},
     ),
     Subsystem(
         "Runtime",
