@@ -225,11 +225,11 @@ def stream_timeline() -> str:
     """The run above as a drawing: a lane a stream, in order, not to scale."""
     records = sorted(timeline(), key=lambda record: record.time_ns)
     lanes = ["host", *dict.fromkeys(record.stream for record in records)]
-    names = ["host", "first stream", "second stream"]
-    place = {(x.work, x.phase): 130 + 43 * i for i, x in enumerate(records)}
+    names = ["host", "first", "second"]
+    place = {(x.work, x.phase): 66 + 36 * i for i, x in enumerate(records)}
     text = [
-        f'<text x="8" y="{40 + 50 * lane}">{name}</text>'
-        f'<path d="M112 {35 + 50 * lane}H512"/>'
+        f'<text x="4" y="{40 + 50 * lane}">{name}</text>'
+        f'<path d="M58 {35 + 50 * lane}H366"/>'
         for lane, name in enumerate(names)
     ]
     for record in records:
@@ -237,22 +237,24 @@ def stream_timeline() -> str:
         if record.phase == "launch":
             text.append(
                 f'<circle cx="{x}" cy="35" r="5"/>'
-                f'<text x="{x - 14}" y="22">{name}</text>'
+                f'<text class="mid" x="{x}" y="22">{name}</text>'
             )
         elif record.phase == "start":
             y = 35 + 50 * lanes.index(record.stream)
             width = place[record.work, "end"] - x
             text.append(
                 f'<rect x="{x}" y="{y - 14}" width="{width}" height="28"/>'
-                f'<text x="{x + 8}" y="{y + 5}">{name}</text>'
+                f'<text class="mid" x="{x + width / 2:g}" y="{y + 5}">{name}'
+                "</text>"
             )
     label = "; ".join(
         f"{x.phase} of {x.name} {'for' if x.phase == 'launch' else 'on'} "
-        f"the {names[lanes.index(x.stream)]}"
+        f"the {names[lanes.index(x.stream)]} stream"
         for x in records
     )
     style = (
         "#timeline text{fill:currentColor;font:14px sans-serif}"
+        "#timeline .mid{text-anchor:middle}"
         "#timeline path{stroke:currentColor;opacity:.4}"
         "#timeline rect{fill:var(--color-background-primary);"
         "stroke:currentColor}"
@@ -260,7 +262,8 @@ def stream_timeline() -> str:
     )
     return (
         "```{raw} html\n"
-        f'<div class="drawing"><svg id="timeline" viewBox="0 0 520 160" '
+        '<div class="drawing"><svg id="timeline" width="520" '
+        'viewBox="0 0 370 160" '
         f'role="img" aria-label="In this order: {escape(label)}.">'
         f"<style>{style}</style>{''.join(text)}</svg></div>\n```\n"
     )
