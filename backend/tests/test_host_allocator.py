@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,35 @@ def test_blocks_above_a_size_are_not_cached(settings):
     x = torch.empty(3 << 20, dtype=torch.uint8, pin_memory=True)
     address = x.data_ptr()
     del x
+    assert attributes(address).type != HOST
+
+
+@pytest.mark.queued
+@pytest.mark.parametrize("way", ["empty_host_cache", "free", "allocate"])
+def test_a_block_that_is_given_back_lets_other_threads_run(
+    settings, hold, side, way
+):
+    torch.zeros(1, device="openreg")
+    x = torch.empty(3 << 20, dtype=torch.uint8, pin_memory=True)
+    address = x.data_ptr()
+    if way == "empty_host_cache":
+        del x
+        gate = hold()
+        threading.Timer(0.05, gate.open).start()
+        torch.accelerator.empty_host_cache()
+    elif way == "free":
+        settings("pinned_max_cached_size_mb:1")
+        gate = hold()
+        threading.Timer(0.05, gate.open).start()
+        del x
+    else:
+        settings("pinned_max_cached_size_mb:1")
+        y = x.to("openreg", non_blocking=True)
+        del x  # Not yet: the copy may still read it.
+        y.sum().item()
+        gate = hold()
+        threading.Timer(0.05, gate.open).start()
+        torch.empty(3 << 20, dtype=torch.uint8, pin_memory=True)
     assert attributes(address).type != HOST
 
 

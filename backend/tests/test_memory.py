@@ -298,8 +298,11 @@ def test_out_of_memory_says_all_that_matters(limit: int) -> None:
 
 
 @pytest.mark.queued
-def test_out_of_memory_waits_for_blocks_that_streams_still_use(limit) -> None:
-    gate, side = Gate(), torch.openreg.Stream(1)
+@pytest.mark.parametrize("user", [0, 1])
+def test_out_of_memory_waits_for_blocks_that_streams_still_use(
+    limit: int, user: int
+) -> None:
+    gate, side = Gate(), torch.openreg.Stream(user)
     x = here(40)
     with side:
         gate.hold()

@@ -3,9 +3,13 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/stream.h"
+#include "csrc/runtime/wait.h"
 
 namespace openreg {
 namespace {
@@ -58,6 +62,9 @@ class Use {
 // [host-allocator-cache] PyTorch caches pinned blocks.
 // We say how to get one, and how to tell that a stream has done with it.
 struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
+  std::pair<void*, void*> allocate(size_t bytes) override;
+  void free(void* block) override;
+  void empty_cache() override;
   void copy_data(void* dst, const void* src, size_t bytes) const override {
     std::memcpy(dst, src, bytes);
   }
@@ -71,11 +78,8 @@ struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
     std::lock_guard lock(stats_.timing_mutex_);
     stats_.host_alloc_time.increase(time);
   }
-  void free_block(Block* block) override {
-    const auto time = timed([&] { OPENREG_CHECK(orFreeHost(block->ptr_)); });
-    std::lock_guard lock(stats_.timing_mutex_);
-    stats_.host_free_time.increase(time);
-  }
+  void free_block(Block* block) override;
+  void free_given_up();
   void record_stream(
       std::optional<std::vector<Use>>& uses, c10::Stream stream) override {
     uses->emplace_back(stream);
@@ -89,8 +93,49 @@ struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
   bool stream_is_capturing(c10::Stream /*stream*/) const override {
     return false;
   }
+
+  std::mutex mutex_;
+  std::vector<void*> given_up_;
 };
 // [/host-allocator-cache]
+
+// [host-allocator-free] The device waits before it takes a block back.
+// PyTorch gives blocks up under its locks, and a thread that waits for one of
+// those may hold the interpreter's. So they are freed once it has let go.
+void PinnedCache::free_block(Block* block) {
+  const std::lock_guard lock(mutex_);
+  given_up_.push_back(block->ptr_);
+}
+
+void PinnedCache::free_given_up() {
+  std::vector<void*> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(given_up_);
+  }
+  for (void* const block : blocks) {
+    const auto time = timed([&] { OPENREG_CHECK_WAIT(orFreeHost(block)); });
+    const std::lock_guard lock(stats_.timing_mutex_);
+    stats_.host_free_time.increase(time);
+  }
+}
+// [/host-allocator-free]
+
+std::pair<void*, void*> PinnedCache::allocate(size_t bytes) {
+  const auto result = CachingHostAllocatorImpl::allocate(bytes);
+  free_given_up();
+  return result;
+}
+
+void PinnedCache::free(void* block) {
+  CachingHostAllocatorImpl::free(block);
+  free_given_up();
+}
+
+void PinnedCache::empty_cache() {
+  CachingHostAllocatorImpl::empty_cache();
+  free_given_up();
+}
 
 void free_pinned(void* block);
 

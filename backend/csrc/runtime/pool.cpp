@@ -556,7 +556,7 @@ void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   if (!waiting_.empty()) {
     if (may_wait) {
       ++stats_.sync_all_streams;
-      wait_for_device(lock);
+      wait_for_users(lock);
     }
     collect_waiting();
   }
@@ -577,6 +577,19 @@ void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   lock.lock();
 }
 // [/pool-release-alone]
+
+// Those that freed blocks wait for. They may be of other devices.
+void Pool::wait_for_users(Lock& lock) {
+  std::vector<orStream_t> streams;
+  for (const auto& [stream, queue] : waiting_) {
+    streams.push_back(stream);
+  }
+  lock.unlock();
+  for (const auto stream : streams) {
+    answered(orStreamSynchronize(stream));
+  }
+  lock.lock();
+}
 
 bool Pool::wait_for_device(Lock& lock) {
   lock.unlock();
