@@ -199,6 +199,16 @@ def shown(env: BuildEnvironment) -> Shown:
     return env.openreg_shown
 
 
+def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
+    """Tells the style which last columns name tests, which first ones count."""
+    for table in doctree.findall(nodes.table):
+        rows = list(table.findall(nodes.row))
+        if rows[0][-1].astext() == "Test":
+            table["classes"].append("tested")
+        if all(row[0].astext().isdigit() for row in rows[1:]):
+            table["classes"].append("numbered")
+
+
 def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
     env.openreg_shown = [entry for entry in shown(env) if entry[0] != docname]
 
@@ -255,6 +265,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("pytorch", PyTorch)
     app.add_directive("generated", Generated)
     app.add_directive("drawing", Drawing)
+    app.connect("doctree-read", mark_columns)
     app.connect("env-purge-doc", forget_page)
     app.connect("html-collect-pages", source_pages)
     app.connect("build-finished", write_record)

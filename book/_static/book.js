@@ -1,5 +1,5 @@
 // Boxes that scroll sideways can be reached, and so scrolled, by keyboard.
 document.addEventListener("DOMContentLoaded", () => {
-  for (const box of document.querySelectorAll(".highlight pre, .table-wrapper"))
+  for (const box of document.querySelectorAll(".highlight pre, .table-wrapper, .drawing"))
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
 });

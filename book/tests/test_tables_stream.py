@@ -46,7 +46,18 @@ def test_the_timeline_shows_a_run_in_its_order() -> None:
     assert [(x.phase, x.name) for x in records] == [*launched, *ran]
     drawing = stream.stream_timeline()
     assert drawing.count("<rect") == drawing.count("<circle") == 3
-    assert "In this order: launch of copy; launch of add;" in drawing
+    assert "In this order: launch of copy for the first stream;" in drawing
+    assert "start of mul on the second stream; end of mul on" in drawing
+
+
+def test_the_program_that_is_drawn_is_the_one_that_is_shown() -> None:
+    page = (regions.ROOT / "book" / "chapters" / "event.md").read_text()
+    source, drawing = (
+        page.index(f"{{generated}} {name}")
+        for name in ("timeline_source", "stream_timeline")
+    )
+    assert source < drawing
+    assert "second.wait_stream(first)" in tables.timeline_source()
 
 
 @pytest.mark.parametrize("kind", ["Stream", "Event"])

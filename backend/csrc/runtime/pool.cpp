@@ -156,6 +156,7 @@ inline void Pool::remove_free(const Block& block) {
   }
 }
 
+// [pool-block-at] The table of blocks, by address.
 inline Pool::Block*& Pool::block_at(const void* address) {
   return table_[(reinterpret_cast<uintptr_t>(address) - begin_) / unit_bytes];
 }
@@ -169,6 +170,7 @@ inline Pool::Block* Pool::live_block(const void* address) {
                      block->state == Block::live;
   return found ? block : nullptr;
 }
+// [/pool-block-at]
 
 inline Pool::Arena& Pool::arena_of(orStream_t stream) {
   if (last_arena_ == nullptr || last_arena_->stream != stream) [[unlikely]] {

@@ -125,4 +125,5 @@ from tables.stream import (
     stream_methods,
     stream_timeline,
     timeline,
+    timeline_source,
 )

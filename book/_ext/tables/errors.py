@@ -73,7 +73,8 @@ DEVICE_ERRORS = {
     ),
     "orErrorNotReady": DeviceError(
         "cudaErrorNotReady",
-        "none: `query()` returns False",
+        "none: `query()` returns False, or raises code 10 once the device "
+        "has failed",
         "test_device_event.py::"
         "test_elapsed_time_of_a_pending_record_is_not_ready",
     ),

@@ -28,6 +28,28 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
+        "Hooks",
+        "hooks",
+        {"resizing a storage": "x.untyped_storage().resize_(64)"},
+    ),
+    Subsystem(
+        "Runtime",
+        "Streams",
+        "stream",
+        {
+            "the default stream": "torch.accelerator.current_stream()",
+            "more streams": "torch.Stream(device='openreg')",
+            "`torch.openreg.Stream`": "torch.openreg.Stream",
+        },
+    ),
+    Subsystem(
+        "Runtime",
+        "Events",
+        "event",
+        {"recording": "torch.Event(device='openreg').record()"},
+    ),
+    Subsystem(
+        "Runtime",
         "Memory",
         "memory",
         {
@@ -57,12 +79,6 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Runtime",
-        "Hooks",
-        "hooks",
-        {"resizing a storage": "x.untyped_storage().resize_(64)"},
-    ),
-    Subsystem(
-        "Runtime",
         "Random numbers",
         "generator",
         {
@@ -72,22 +88,6 @@ SUBSYSTEMS = [
             "graph-safe state": "torch.Generator('openreg')"
             ".graphsafe_get_state()",
         },
-    ),
-    Subsystem(
-        "Runtime",
-        "Streams",
-        "",
-        {
-            "the default stream": "torch.accelerator.current_stream()",
-            "more streams": "torch.Stream(device='openreg')",
-            "`torch.openreg.Stream`": "torch.openreg.Stream",
-        },
-    ),
-    Subsystem(
-        "Runtime",
-        "Events",
-        "",
-        {"recording": "torch.Event(device='openreg').record()"},
     ),
     Subsystem(
         "Runtime",

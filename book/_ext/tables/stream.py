@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from html import escape
 
 import torch
@@ -20,7 +21,7 @@ LAUNCH_MODES = [
     ),
     (
         "async",
-        "all work is queued, as on a real device",
+        "all work is queued, as on a real device, except what takes a turn",
         "test_device_stream.py::test_mode_says_which_thread_runs_work",
     ),
     (
@@ -215,15 +216,20 @@ def timeline() -> list[Record]:
     return records
 
 
+def timeline_source() -> str:
+    """The program that is drawn."""
+    return f"```python\n{inspect.getsource(timeline)}```\n"
+
+
 def stream_timeline() -> str:
     """The run above as a drawing: a lane a stream, in order, not to scale."""
     records = sorted(timeline(), key=lambda record: record.time_ns)
     lanes = ["host", *dict.fromkeys(record.stream for record in records)]
-    names = ["host", "first stream", "second stream"]
-    place = {(x.work, x.phase): 130 + 58 * i for i, x in enumerate(records)}
+    names = ["host", "first", "second"]
+    place = {(x.work, x.phase): 66 + 36 * i for i, x in enumerate(records)}
     text = [
-        f'<text x="8" y="{40 + 50 * lane}">{name}</text>'
-        f'<path d="M120 {35 + 50 * lane}H670"/>'
+        f'<text x="4" y="{40 + 50 * lane}">{name}</text>'
+        f'<path d="M58 {35 + 50 * lane}H366"/>'
         for lane, name in enumerate(names)
     ]
     for record in records:
@@ -231,25 +237,33 @@ def stream_timeline() -> str:
         if record.phase == "launch":
             text.append(
                 f'<circle cx="{x}" cy="35" r="5"/>'
-                f'<text x="{x - 14}" y="22">{name}</text>'
+                f'<text class="mid" x="{x}" y="22">{name}</text>'
             )
         elif record.phase == "start":
             y = 35 + 50 * lanes.index(record.stream)
             width = place[record.work, "end"] - x
             text.append(
                 f'<rect x="{x}" y="{y - 14}" width="{width}" height="28"/>'
-                f'<text x="{x + 8}" y="{y + 5}">{name}</text>'
+                f'<text class="mid" x="{x + width / 2:g}" y="{y + 5}">{name}'
+                "</text>"
             )
-    label = "; ".join(f"{x.phase} of {x.name}" for x in records)
+    label = "; ".join(
+        f"{x.phase} of {x.name} {'for' if x.phase == 'launch' else 'on'} "
+        f"the {names[lanes.index(x.stream)]} stream"
+        for x in records
+    )
     style = (
         "#timeline text{fill:currentColor;font:14px sans-serif}"
+        "#timeline .mid{text-anchor:middle}"
         "#timeline path{stroke:currentColor;opacity:.4}"
-        "#timeline rect{fill:none;stroke:currentColor}"
+        "#timeline rect{fill:var(--color-background-primary);"
+        "stroke:currentColor}"
         "#timeline circle{fill:currentColor}"
     )
     return (
         "```{raw} html\n"
-        f'<div class="drawing"><svg id="timeline" viewBox="0 0 680 160" '
+        '<div class="drawing"><svg id="timeline" width="520" '
+        'viewBox="0 0 370 160" '
         f'role="img" aria-label="In this order: {escape(label)}.">'
         f"<style>{style}</style>{''.join(text)}</svg></div>\n```\n"
     )
