@@ -90,6 +90,7 @@ void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-peers]
 
+// [copy-from] On one device, between two, or from and to the host.
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 || self.is_same(dst)) {
@@ -106,6 +107,7 @@ at::Tensor copy_from(
   }
   return dst;
 }
+// [/copy-from]
 
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   at::native::resize_output(dst, self.sizes());
