@@ -1,8 +1,11 @@
 """The tables on memory: complete, and each row leads to a test."""
 
 import ast
+import re
+from pathlib import Path
 
 import pytest
+import torch
 
 import regions
 import tables
@@ -37,3 +40,28 @@ def test_a_row_names_a_test_that_exists(row: tables.AllocatorMethod) -> None:
         for node in ast.walk(ast.parse((TESTS / file).read_text()))
         if isinstance(node, ast.FunctionDef)
     }
+
+
+def test_every_field_of_the_statistics_has_one_row() -> None:
+    text = (Path(torch.__file__).parent / "include" / DEVICE).read_text()
+    body = text.split("struct DeviceStats {")[1].split("\n};")[0]
+    declared = re.findall(r"(\w+)(?: = 0)?;", re.sub(r"//.*", "", body))
+    assert sorted(tables.DEVICE_STATS) == sorted(declared)
+
+
+def test_every_key_of_the_statistics_is_in_a_row() -> None:
+    stats = torch.accelerator.memory_stats()
+    rows = {k for row in tables.DEVICE_STATS.values() for k in row.keys}
+    assert rows <= set(stats)
+    assert {key.split(".")[0] for key in stats} == {
+        key.split(".")[0] for key in rows
+    }
+
+
+def test_every_call_of_the_pool_has_one_row() -> None:
+    text = (
+        regions.ROOT / "backend" / "csrc" / "runtime" / "pool.cpp"
+    ).read_text()
+    used = set(re.findall(r"\b(or[A-Z]\w+)\(|&(or[A-Z]\w+)", text))
+    names = {name for pair in used for name in pair if name}
+    assert names == set(tables.POOL_CALLS)

@@ -115,7 +115,7 @@ bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-convert]
 
-// [copy-from] Every way a copy can go.
+// [copy-from] On one device, between two, or from and to the host.
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   if (dst.numel() == 0 || self.is_same(dst)) {

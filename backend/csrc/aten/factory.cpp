@@ -65,6 +65,7 @@ at::Tensor empty(
 }
 // [/factory-empty]
 
+// [factory-empty-strided] The same, with strides as they are asked for.
 at::Tensor empty_strided(
     at::IntArrayRef size,
     at::IntArrayRef stride,
@@ -83,6 +84,7 @@ at::Tensor empty_strided(
               device_keys,
               c10::dtype_or_default(dtype))));
 }
+// [/factory-empty-strided]
 
 // [factory-zero-tensor] A tensor of zeros that takes no memory.
 // Forward-mode autograd makes these; PyTorch writes them out before any kernel
@@ -176,6 +178,7 @@ at::Tensor& set_storage(
 }
 // [/factory-set]
 
+// [factory-set-whole] Over a whole storage, or over one that is empty.
 at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
   const auto items =
       static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
@@ -191,6 +194,8 @@ at::Tensor& set_nothing(at::Tensor& self) {
       /*resizable=*/true);
   return set_storage(self, none, 0, {0}, {});
 }
+// [/factory-set-whole]
+
 }  // namespace
 
 // [factory-register] Names as in PyTorch's native_functions.yaml.

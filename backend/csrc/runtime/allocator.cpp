@@ -126,6 +126,7 @@ std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
 }
 // [/allocator-oom]
 
+// [allocator-usage] The profiler hears of every allocation and every free.
 void report_usage(void* address, int64_t bytes, c10::DeviceIndex device) {
   if (C10_LIKELY(!c10::memoryProfilingEnabled())) {
     return;
@@ -138,7 +139,9 @@ void report_usage(void* address, int64_t bytes, c10::DeviceIndex device) {
       stats.counts[0][pool_reserved_bytes].current,
       c10::Device(c10::kPrivateUse1, device));
 }
+// [/allocator-usage]
 
+// [allocator-counts] The pool's counts under PyTorch's names.
 c10::CachingAllocator::Stat to_stat(const PoolCount& count) {
   return {
       count.current,
@@ -147,7 +150,6 @@ c10::CachingAllocator::Stat to_stat(const PoolCount& count) {
       count.removed() - count.removed_before};
 }
 
-// The pool's counts under PyTorch's names.
 Stats to_device_stats(const PoolStats& from) {
   Stats to;
   const auto copy = [&](auto& stat, PoolMeasure measure) {
@@ -175,6 +177,7 @@ Stats to_device_stats(const PoolStats& from) {
       static_cast<int64_t>(AcceleratorAllocatorConfig::max_split_size());
   return to;
 }
+// [/allocator-counts]
 
 struct PoolAllocator final : c10::DeviceAllocator {
   // [allocator-methods] What PyTorch asks of a device's allocator.
@@ -307,6 +310,7 @@ void* pool_allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
   return allocate(device, bytes, /*in_turn=*/true);
 }
 
+// [allocator-free] The deleter gets the context, which is the address here.
 void pool_free(void* address) noexcept {
   if (address == nullptr || pools_are_the_parents) {
     return;
@@ -325,11 +329,14 @@ void pool_free(void* address) noexcept {
   }
   report_usage(address, -static_cast<int64_t>(bytes), device);
 }
+// [/allocator-free]
 
+// [allocator-data-ptr] An address, what frees it, and the device.
 c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
   void* const address = pool_allocate(device, bytes);
   return {address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
 }
+// [/allocator-data-ptr]
 
 double memory_fraction(c10::DeviceIndex device) {
   return static_cast<double>(pool_of(device).limit()) /

@@ -168,6 +168,8 @@ bool is_pinned(const void* address) {
 }
 // [/host-allocator-pinned]
 
+// [host-allocator-register] A second registration, beside the hook.
 REGISTER_HOST_ALLOCATOR(at::kPrivateUse1, host_allocator())
+// [/host-allocator-register]
 
 }  // namespace openreg

@@ -156,7 +156,7 @@ inline void Pool::remove_free(const Block& block) {
   }
 }
 
-// [pool-block-at] The table of blocks, by address.
+// [pool-block-at] From an address to its block.
 inline Pool::Block*& Pool::block_at(const void* address) {
   return table_[(reinterpret_cast<uintptr_t>(address) - begin_) / unit_bytes];
 }
@@ -440,6 +440,7 @@ orError_t Pool::add_segment(Arena& arena, size_t bytes, Block** block) {
 }
 // [/pool-segment]
 
+// [pool-record-stream] Its own stream needs no note, and another only one.
 bool Pool::record_stream(void* address, orStream_t stream) {
   Lock lock(lock_);
   Block* const block = live_block(address);
@@ -453,6 +454,7 @@ bool Pool::record_stream(void* address, orStream_t stream) {
   }
   return true;
 }
+// [/pool-record-stream]
 
 // [pool-wait] A block waits for what its other streams have been given so far.
 void Pool::wait_for_streams(Block* block) {
@@ -490,7 +492,7 @@ void Pool::collect_waiting() {
 }
 // [/pool-wait]
 
-// NULL when the device cannot: a free must not fail.
+// [pool-record-event] NULL when the device cannot: a free must not fail.
 orEvent_t Pool::record_event(orStream_t stream) {
   auto& spare = spare_events_[stream];
   orEvent_t event = nullptr;
@@ -511,6 +513,7 @@ orEvent_t Pool::record_event(orStream_t stream) {
   }
   return event;
 }
+// [/pool-record-event]
 
 void Pool::release_cached() {
   Lock lock(lock_);
@@ -528,17 +531,11 @@ void Pool::collect_garbage(Lock& lock) {
 
 // [pool-release] Segments in which nothing is active go back to the device.
 // Their last work may still run, so it is waited for, and without the lock:
-// what it waits for may need another thread, which may need the pool. A thread
-// that has its turn on a stream takes only what is at rest: those that it would
-// wait for may be waiting for its turn to end.
+// what it waits for may need another thread, which may need the pool.
 void Pool::release(Lock& lock, size_t enough) {
   lock.unlock();
   if (orThreadHasTurn()) {
-    const std::unique_lock alone(release_mutex_, std::try_to_lock);
-    lock.lock();
-    if (alone) {
-      release_alone(lock, enough, /*may_wait=*/false);
-    }
+    release_in_turn(lock, enough);
     return;
   }
   aside_([&] {
@@ -550,6 +547,17 @@ void Pool::release(Lock& lock, size_t enough) {
   lock.lock();
 }
 // [/pool-release]
+
+// [pool-release-in-turn] Without a wait, only what is at rest can go.
+// Those that this thread would wait for may be waiting for its turn to end.
+void Pool::release_in_turn(Lock& lock, size_t enough) {
+  const std::unique_lock alone(release_mutex_, std::try_to_lock);
+  lock.lock();
+  if (alone) {
+    release_alone(lock, enough, /*may_wait=*/false);
+  }
+}
+// [/pool-release-in-turn]
 
 // [pool-release-alone] Detached first, so that nobody gets a block meanwhile.
 void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
@@ -578,7 +586,7 @@ void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
 }
 // [/pool-release-alone]
 
-// Those that freed blocks wait for. They may be of other devices.
+// [pool-users] The streams that freed blocks wait for, of whatever device.
 void Pool::wait_for_users(Lock& lock) {
   std::vector<orStream_t> streams;
   for (const auto& [stream, queue] : waiting_) {
@@ -590,6 +598,7 @@ void Pool::wait_for_users(Lock& lock) {
   }
   lock.lock();
 }
+// [/pool-users]
 
 bool Pool::wait_for_device(Lock& lock) {
   lock.unlock();

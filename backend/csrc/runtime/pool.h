@@ -223,6 +223,7 @@ class Pool {
   void collect_waiting();
   void collect_garbage(Lock& lock);
   void release(Lock& lock, size_t enough);
+  void release_in_turn(Lock& lock, size_t enough);
   void release_alone(Lock& lock, size_t enough, bool may_wait);
   void wait_for_users(Lock& lock);
   bool wait_for_device(Lock& lock);

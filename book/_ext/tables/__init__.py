@@ -83,13 +83,17 @@ from tables.index import (
 )
 from tables.memory import (
     ALLOCATOR_METHODS,
+    DEVICE_STATS,
     HOST_METHODS,
     OPTIONS,
+    POOL_CALLS,
     AllocatorMethod,
     allocator_methods,
     allocator_options,
+    device_stats,
     host_allocator_methods,
     methods_of,
+    pool_calls,
 )
 from tables.operators import (
     MINIMAL_LISTINGS,

@@ -150,7 +150,7 @@ def hook_table(hooks: list[Hook]) -> str:
 
 
 def hooks_high() -> str:
-    """The hooks without which everyday programs fail."""
+    """The hooks that everyday programs come to need."""
     return hook_table(HOOKS_HIGH)
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from tables.common import table
+from tables.common import code, table
 
 
 class AllocatorMethod(NamedTuple):
@@ -226,4 +226,106 @@ def allocator_options() -> str:
     return table(
         ("Option", "Effect here", "Test"),
         ((f"`{o.name}`", o.effect, f"`{o.test}`{{.said}}") for o in OPTIONS),
+    )
+
+
+class DeviceStat(NamedTuple):
+    keys: tuple[str, ...]  # in torch.accelerator.memory_stats
+    meaning: str
+
+
+def stat_array(field: str, meaning: str) -> DeviceStat:
+    return DeviceStat((f"{field}.all.current",), meaning)
+
+
+DEVICE_STATS = {
+    "allocation": stat_array("allocation", "Blocks that the program holds."),
+    "allocated_bytes": stat_array(
+        "allocated_bytes", "Their bytes, rounded: `memory_allocated()`."
+    ),
+    "requested_bytes": stat_array(
+        "requested_bytes", "The bytes that were asked for, before rounding."
+    ),
+    "active": stat_array(
+        "active", "Blocks that the program or a stream still uses."
+    ),
+    "active_bytes": stat_array("active_bytes", "Their bytes."),
+    "segment": stat_array("segment", "Segments that the device gave."),
+    "reserved_bytes": stat_array(
+        "reserved_bytes", "Their bytes: `memory_reserved()`."
+    ),
+    "inactive_split": stat_array(
+        "inactive_split", "Free blocks in segments that are partly in use."
+    ),
+    "inactive_split_bytes": stat_array(
+        "inactive_split_bytes", "Their bytes: what fragmentation costs."
+    ),
+    "oversize_allocations": DeviceStat(
+        ("oversize_allocations.current",),
+        "Blocks that are too large to be split.",
+    ),
+    "oversize_segments": DeviceStat(
+        ("oversize_segments.current",), "Segments of that size."
+    ),
+    "num_alloc_retries": DeviceStat(
+        ("num_alloc_retries",), "The device was full, and the cache emptied."
+    ),
+    "num_ooms": DeviceStat(("num_ooms",), "And even that did not help."),
+    "num_sync_all_streams": DeviceStat(
+        ("num_sync_all_streams",), "Waits for the streams of freed blocks."
+    ),
+    "num_device_alloc": DeviceStat(
+        ("num_device_alloc",), "Segments asked of the device, so far."
+    ),
+    "num_device_free": DeviceStat(
+        ("num_device_free",), "Segments given back to it."
+    ),
+    "max_split_size": DeviceStat(
+        ("max_split_size",), "The setting, in bytes; no limit at first."
+    ),
+    "reserved_bytes_by_private_pools": DeviceStat(
+        (), "For private pools, of which openreg has none."
+    ),
+    "num_oom_rejections": DeviceStat(
+        (), "For a policy that only PyTorch's own pools have."
+    ),
+}
+
+
+def device_stats() -> str:
+    """The fields of DeviceStats, and where a program finds them."""
+    return table(
+        ("Field", "Key", "Meaning"),
+        (
+            (f"`{field}`", code(stat.keys) or "none", stat.meaning)
+            for field, stat in DEVICE_STATS.items()
+        ),
+    )
+
+
+POOL_CALLS = {
+    "orMalloc": "Memory of the current device. Being full has a code of its "
+    "own, `orErrorMemoryAllocation`.",
+    "orFree": "Gives it back. Here no work uses it any more.",
+    "orGetDevice": "The current device, to come back to.",
+    "orSetDevice": "Another one, for as long as a call takes.",
+    "orStreamGetDevice": "The device of a stream.",
+    "orStreamQuery": "Whether all its work is done.",
+    "orStreamSynchronize": "Waits for that.",
+    "orDeviceSynchronize": "Waits for all streams of the current device.",
+    "orEventCreate": "An event of the current device, without timing.",
+    "orEventRecord": "Marks what the stream has been given so far.",
+    "orEventQuery": "Whether that is done.",
+    "orGetLastError": "Forgets an error that was dealt with; nothing, where "
+    "your runtime keeps none.",
+    "orThreadHasTurn": "Return 0: [turns](#where-the-host-computes) are "
+    "openreg's.",
+}
+
+
+def pool_calls() -> str:
+    """What pool.cpp asks of the device."""
+    return table(
+        ("Call", "What the pool wants"),
+        ((f"`{name}`", wanted) for name, wanted in POOL_CALLS.items()),
     )
