@@ -458,6 +458,21 @@ class TestCopies:
         assert torch.equal(target.float(), values)
 
     @pytest.mark.queued
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+    def test_a_result_on_the_host_is_pinned_and_comes_later(
+        self, dtype, side, hold
+    ) -> None:
+        x = torch.zeros(3, device="openreg")
+        gate = hold()
+        x.fill_(5)
+        y = x.to("cpu", dtype, non_blocking=True)
+        assert y.is_pinned()
+        assert not side.query()
+        gate.open()
+        side.synchronize()
+        assert y.tolist() == [5] * 3
+
+    @pytest.mark.queued
     def test_a_pinned_buffer_lives_until_it_was_read(self, side, hold) -> None:
         x = torch.arange(1024.0).pin_memory()
         address = x.data_ptr()
