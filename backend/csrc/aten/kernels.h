@@ -17,6 +17,7 @@ void register_zero_tensor(const Registrar& add);
 void register_shallow_copy(const Registrar& add);
 void register_convolution(const Registrar& add);
 void register_recurrent(const Registrar& add);
+void register_attention(const Registrar& add);
 void register_random(const Registrar& add);
 
 // Operators whose call is so short that every nanosecond shows. Without them

@@ -15,6 +15,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_shallow_copy(add);
     register_convolution(add);
     register_recurrent(add);
+    register_attention(add);
     register_random(add);
     register_item(add);
     register_pointwise(add);

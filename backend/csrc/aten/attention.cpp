@@ -1,0 +1,165 @@
+#include <array>
+#include <optional>
+#include <tuple>
+
+#include <ATen/SDPBackend.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
+
+#include "csrc/aten/alias.h"
+#include "csrc/aten/kernels.h"
+
+// Scaled dot product attention in one kernel. PyTorch asks a stub whether the
+// device has one for these arguments; if not, it composes the operator of
+// products and a softmax. Shapes: query (batch, heads, length, size), key and
+// value alike with a length of their own; see
+// torch.nn.functional.scaled_dot_product_attention.
+
+namespace openreg {
+namespace {
+
+using at::Tensor;
+using Bias = std::optional<Tensor>;
+
+// [attention-choice] Which form, decided from the arguments alone.
+// The fused kernel takes what the CPU's own fused kernel takes. It has no
+// gradient of the bias, which the composed form has.
+int64_t choose(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Bias& bias,
+    double dropout,
+    bool is_causal,
+    std::optional<double> scale,
+    bool enable_gqa) {
+  if (!full_operator_set()) {
+    return static_cast<int64_t>(at::SDPBackend::math);
+  }
+  const bool bias_learns = at::GradMode::is_enabled() && bias.has_value() &&
+                           bias->defined() && bias->requires_grad();
+  const auto on_cpu = at::_fused_sdp_choice(
+      borrow(query),
+      borrow(key),
+      borrow(value),
+      borrow(bias),
+      dropout,
+      is_causal,
+      scale,
+      enable_gqa);
+  const bool fused = on_cpu != static_cast<int64_t>(at::SDPBackend::math);
+  return static_cast<int64_t>(
+      fused && !bias_learns ? at::SDPBackend::overrideable
+                            : at::SDPBackend::math);
+}
+// [/attention-choice]
+
+// [attention-forward] The output, and what the backward pass needs of it.
+// The schema has room for what other devices keep: lengths of sequences that
+// are packed, and the random state of a dropout. We leave that empty.
+std::tuple<
+    Tensor,
+    Tensor,
+    Tensor,
+    Tensor,
+    c10::SymInt,
+    c10::SymInt,
+    Tensor,
+    Tensor,
+    Tensor>
+attention(
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Bias& bias,
+    double dropout,
+    bool is_causal,
+    bool /*return_debug_mask*/,
+    std::optional<double> scale) {
+  CommonDevice common;
+  for (const auto& tensor : {query, key, value, bias.value_or(Tensor())}) {
+    common.add(tensor);
+  }
+  auto [output, logsumexp] =
+      run_on_aliases("attention", common.index(), [&](auto&& alias) {
+        return at::_scaled_dot_product_flash_attention_for_cpu(
+            alias(query),
+            alias(key),
+            alias(value),
+            dropout,
+            is_causal,
+            bias.has_value() ? std::optional(alias(*bias)) : std::nullopt,
+            scale);
+      });
+  const auto none = at::empty({0}, query.options().dtype(at::kLong));
+  return {
+      output,
+      logsumexp,
+      none,
+      none,
+      query.sym_size(2),
+      key.sym_size(2),
+      none,
+      none,
+      none};
+}
+// [/attention-forward]
+
+// [attention-backward] Gradients of query, key and value.
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
+    const Tensor& grad,
+    const Tensor& query,
+    const Tensor& key,
+    const Tensor& value,
+    const Tensor& bias,
+    std::array<bool, 4> /*grad_input_mask*/,
+    const Tensor& output,
+    const Tensor& logsumexp,
+    const Tensor& /*cum_seq_q*/,
+    const Tensor& /*cum_seq_k*/,
+    c10::SymInt /*max_q*/,
+    c10::SymInt /*max_k*/,
+    double dropout,
+    bool is_causal,
+    const Tensor& /*philox_seed*/,
+    const Tensor& /*philox_offset*/,
+    std::optional<double> scale) {
+  const auto device = query.device().index();
+  return run_on_aliases("attention_backward", device, [&](auto&& alias) {
+    const auto [grad_query, grad_key, grad_value] =
+        at::_scaled_dot_product_flash_attention_for_cpu_backward(
+            alias(grad),
+            alias(query),
+            alias(key),
+            alias(value),
+            alias(output),
+            alias(logsumexp),
+            dropout,
+            is_causal,
+            bias.defined() ? std::optional(alias(bias)) : std::nullopt,
+            scale);
+    return std::tuple(grad_query, grad_key, grad_value, Tensor());
+  });
+}
+// [/attention-backward]
+
+}  // namespace
+
+void register_attention(const Registrar& add) {
+  add("_fused_sdp_choice", &choose);
+  add("_scaled_dot_product_fused_attention_overrideable", &attention);
+  add("_scaled_dot_product_fused_attention_overrideable_backward",
+      &attention_backward);
+}
+
+}  // namespace openreg
+
+// [attention-stub] PyTorch asks this, and not the operator, for its choice.
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &openreg::choose)
+}
+// [/attention-stub]
