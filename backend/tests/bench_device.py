@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 Call = Callable[[], object]
+attention = torch.nn.functional.scaled_dot_product_attention
 
 ROUNDS = 31
 SAMPLE = 0.003  # seconds that one sample of a row takes at least
@@ -70,6 +71,7 @@ def rows(device: str) -> dict[str, Call]:
     one, many = make(1), make(MILLION)
     small, large = make(64, 64), make(512, 512)
     image, kernel = make(8, 16, 32, 32), make(32, 16, 3, 3)
+    heads = make(4, 8, 128, 64).requires_grad_()
     host = torch.randn(MILLION)
     return {
         "empty": lambda: torch.empty(64, device=device),
@@ -83,6 +85,9 @@ def rows(device: str) -> dict[str, Call]:
         "item": lambda: one.item(),
         "copy from the host, 1M": lambda: many.copy_(host),
         "copy to the host, 1M": lambda: host.copy_(many),
+        "attention, both passes": lambda: (
+            attention(heads, heads, heads).sum().backward()
+        ),
         "conv2d": lambda: torch.conv2d(image, kernel, padding=1),
         "MLP train step": train_step(device),
     }

@@ -96,7 +96,9 @@ def test_a_bias_that_learns_gets_its_gradient() -> None:
     for device in ("cpu", "openreg"):
         learns = bias().to(device).requires_grad_()
         there = [t.to(device) for t in inputs()]
-        F.scaled_dot_product_attention(*there, attn_mask=learns).sum().backward()
+        F.scaled_dot_product_attention(
+            *there, attn_mask=learns
+        ).sum().backward()
         assert learns.grad is not None
         got.append(learns.grad.cpu())
     assert torch.equal(*got)
