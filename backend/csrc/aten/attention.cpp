@@ -58,20 +58,23 @@ int64_t choose(
 }
 // [/attention-choice]
 
+// Of the schema: output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k,
+// philox_seed, philox_offset, debug_attn_mask.
+using Outputs = std::tuple<
+    Tensor,
+    Tensor,
+    Tensor,
+    Tensor,
+    c10::SymInt,
+    c10::SymInt,
+    Tensor,
+    Tensor,
+    Tensor>;
+
 // [attention-forward] The output, and what the backward pass needs of it.
 // The schema has room for what other devices keep: lengths of sequences that
 // are packed, and the random state of a dropout. We leave that empty.
-std::tuple<
-    Tensor,
-    Tensor,
-    Tensor,
-    Tensor,
-    c10::SymInt,
-    c10::SymInt,
-    Tensor,
-    Tensor,
-    Tensor>
-attention(
+Outputs attention(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
