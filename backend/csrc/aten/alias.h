@@ -74,18 +74,15 @@ inline std::optional<at::Tensor> own(const std::optional<at::Tensor>& t) {
   return t.has_value() ? std::optional(own(*t)) : std::nullopt;
 }
 
+inline std::vector<int64_t> own(at::IntArrayRef sizes) {
+  return sizes.vec();
+}
 struct OwnedSizes {
   std::optional<std::vector<int64_t>> sizes;
-  operator at::IntArrayRef() const {
-    return *sizes;
-  }
   operator at::OptionalIntArrayRef() const {
     return sizes.has_value() ? at::OptionalIntArrayRef(*sizes) : std::nullopt;
   }
 };
-inline OwnedSizes own(at::IntArrayRef sizes) {
-  return {sizes.vec()};
-}
 inline OwnedSizes own(at::OptionalIntArrayRef sizes) {
   return {sizes.has_value() ? std::optional(sizes->vec()) : std::nullopt};
 }
