@@ -297,6 +297,7 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
 }
 
 // [alias-adopt] Results change sides without a copy.
+// What is not sparse has to be plain memory: no quantizer, nothing opaque.
 at::Tensor Aliases::adopt(const at::Tensor& result) {
   if (!result.defined()) {
     return result;
@@ -312,6 +313,13 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
         c10::Device(c10::kPrivateUse1, device_),
         [&](const at::Tensor& t) { return adopt(t); });
   }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      result.layout() == c10::kStrided && !result.is_quantized(),
+      "openreg: results of layout ",
+      result.layout(),
+      " and dtype ",
+      result.scalar_type(),
+      " are not supported");
   const auto& storage = result.storage();
   for (const auto& [device, shadow] : storages_) {
     if (shadow.is_alias_of(storage)) {
