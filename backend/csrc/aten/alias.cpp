@@ -3,6 +3,7 @@
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 
+#include "csrc/aten/sparse.h"
 #include "csrc/runtime/allocator.h"
 
 namespace openreg {
@@ -204,12 +205,12 @@ at::Tensor Aliases::alias(const at::Tensor& tensor) {
   if (const auto* const known = find(tensor)) {
     return known->alias;
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.layout() == c10::kStrided,
-      "openreg: this operator has no kernel for tensors of layout ",
-      tensor.layout());
+  const auto part = [&](const at::Tensor& t) { return this->alias(t); };
   auto alias =
-      make_view(shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
+      is_sparse(tensor.layout())
+          ? make_sparse(tensor, c10::kCPU, part)
+          : make_view(
+                shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
   tensors_.push_back({tensor, alias, /*output=*/false});
   return alias;
 }
@@ -247,6 +248,11 @@ void Aliases::commit() {
   }
   for (auto& [device, alias, output] : tensors_) {
     if (!output) {
+      continue;
+    }
+    if (is_sparse(device.layout())) {
+      assign_sparse(
+          device, alias, [&](const at::Tensor& t) { return adopt(t); });
       continue;
     }
     auto* const impl = device.unsafeGetTensorImpl();
@@ -291,6 +297,7 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
 }
 
 // [alias-adopt] Results change sides without a copy.
+// What is not sparse has to be plain memory: no quantizer, nothing opaque.
 at::Tensor Aliases::adopt(const at::Tensor& result) {
   if (!result.defined()) {
     return result;
@@ -300,10 +307,18 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
       return device;
     }
   }
+  if (is_sparse(result.layout())) {
+    return make_sparse(
+        result,
+        c10::Device(c10::kPrivateUse1, device_),
+        [&](const at::Tensor& t) { return adopt(t); });
+  }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      result.layout() == c10::kStrided,
+      result.layout() == c10::kStrided && !result.is_quantized(),
       "openreg: results of layout ",
       result.layout(),
+      " and dtype ",
+      result.scalar_type(),
       " are not supported");
   const auto& storage = result.storage();
   for (const auto& [device, shadow] : storages_) {

@@ -159,10 +159,9 @@ c10::IValue to_device_value(Aliases& aliases, c10::IValue value) {
   return value;
 }
 
-}  // namespace
-
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
-void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
+template <c10::DispatchKey key>
+void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   const auto count = schema.arguments().size();
   const auto first = stack->size() - count;
@@ -176,7 +175,7 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
   }
   launch(device, schema.name().c_str(), [&] {
     KernelScope scope(device);
-    op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+    op.redispatchBoxed(c10::DispatchKeySet(key), stack);
   });
   aliases.commit();
   for (auto& value : torch::jit::last(*stack, schema.returns().size())) {
@@ -186,37 +185,62 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
 }
 // [/boxed-kernel]
 
+}  // namespace
+
+void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
+  call_on_aliases<c10::DispatchKey::CPU>(op, stack);
+}
+
 // [boxed-register] Every ATen operator with a CPU kernel and none of ours.
-void register_alias_kernel(
-    torch::Library& library, const c10::OperatorName& name) {
+static torch::CppFunction kernel_under(c10::DispatchKey key) {
+  using enum c10::DispatchKey;
+  using torch::CppFunction;
+  switch (key) {
+    case SparseCPU:
+      return CppFunction::makeFromBoxedFunction<&call_on_aliases<SparseCPU>>();
+    case SparseCsrCPU:
+      return CppFunction::makeFromBoxedFunction<
+          &call_on_aliases<SparseCsrCPU>>();
+    default:
+      return CppFunction::makeFromBoxedFunction<&alias_kernel>();
+  }
+}
+
+static void register_alias_kernel(
+    torch::Library& library,
+    const c10::OperatorName& name,
+    c10::DispatchKey key) {
   auto short_name = name.name.substr(sizeof("aten::") - 1);
   if (!name.overload_name.empty()) {
     short_name += "." + name.overload_name;
   }
   if (!omitted(short_name)) {
-    library.impl(
-        short_name.c_str(),
-        torch::CppFunction::makeFromBoxedFunction<&alias_kernel>());
+    library.impl(short_name.c_str(), kernel_under(key));
   }
 }
 
-void register_alias_kernels(torch::Library& library) {
+void register_alias_kernels(torch::Library& library, c10::DispatchKey key) {
+  const auto ours = c10::toRuntimePerBackendFunctionalityKey(
+      c10::toFunctionalityKey(key), c10::BackendComponent::PrivateUse1Bit);
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const auto& name :
-       dispatcher.getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
+  for (const auto& name : dispatcher.getRegistrationsForDispatchKey(key)) {
     const auto op = dispatcher.findSchema(name);
     if (name.getNamespace() == "aten" && op.has_value() &&
-        !op->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
-      register_alias_kernel(library, name);
+        !op->hasKernelForDispatchKey(ours)) {
+      register_alias_kernel(library, name, key);
     }
   }
-  // These have one kernel for all devices, but it knows the CPU's name only.
-  register_alias_kernel(library, {"aten::mode", "values"});
-  register_alias_kernel(library, {"aten::conj_physical_", ""});
-  register_alias_kernel(library, {"aten::ldexp", "Tensor"});
-  register_alias_kernel(library, {"aten::ldexp", "out"});
-  register_alias_kernel(library, {"aten::ldexp_", ""});
 }
 // [/boxed-register]
+
+// These have one kernel for all devices, but it knows the CPU's name only.
+void register_host_bound(torch::Library& library) {
+  constexpr auto key = c10::DispatchKey::CPU;
+  register_alias_kernel(library, {"aten::mode", "values"}, key);
+  register_alias_kernel(library, {"aten::conj_physical_", ""}, key);
+  register_alias_kernel(library, {"aten::ldexp", "Tensor"}, key);
+  register_alias_kernel(library, {"aten::ldexp", "out"}, key);
+  register_alias_kernel(library, {"aten::ldexp_", ""}, key);
+}
 
 }  // namespace openreg

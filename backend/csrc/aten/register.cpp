@@ -24,7 +24,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_reductions(add);
     register_indexing(add);
     // Last, because it fills in what has no kernel yet.
-    register_alias_kernels(library);
+    register_alias_kernels(library, c10::DispatchKey::CPU);
+    register_host_bound(library);
   }
 }
 // [/register-aten]

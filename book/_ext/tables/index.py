@@ -136,7 +136,7 @@ SUBSYSTEMS = [
     Subsystem(
         "Operators",
         "Sparse layouts",
-        "",
+        "operators-inside",
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
