@@ -142,6 +142,7 @@ def test_views_share_the_codes(name: str) -> None:
     # Also where its memory has gaps.
     assert view.cpu().device.type == "cpu"
     assert torch.equal(view.cpu(), VIEWS[name](host))
+    same(VIEWS[name](host).to("openreg"), view.contiguous().cpu())
 
 
 def test_what_is_written_to_a_view_is_seen() -> None:

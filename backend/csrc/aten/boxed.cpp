@@ -115,12 +115,13 @@ c10::DeviceIndex device_of_call(
 }
 // [/boxed-device]
 
-// Whether the operator packs its arguments into an object of the CPU's. That
-// keeps them, so it gets copies; an alias does not own what it shows.
+// [boxed-packs] Whether arguments are packed into an object of the library.
+// It keeps them, so it gets copies: an alias does not own what it shows.
 bool packs(const c10::FunctionSchema& schema) {
   return schema.returns().size() == 1 &&
          schema.returns()[0].type()->kind() == c10::TypeKind::ClassType;
 }
+// [/boxed-packs]
 
 // [boxed-argument] What takes an argument's place in the CPU's call.
 c10::IValue to_alias(
@@ -212,27 +213,30 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
   call_on_aliases<c10::DispatchKey::CPU>(op, stack);
 }
 
-// [boxed-register] Every operator with a CPU kernel and none of ours.
-static torch::CppFunction kernel_under(c10::DispatchKey key) {
-  using enum c10::DispatchKey;
-  using torch::CppFunction;
-  switch (key) {
-    case QuantizedCPU:
-      return CppFunction::makeFromBoxedFunction<
-          &call_on_aliases<QuantizedCPU>>();
-    case NestedTensorCPU:
-      return CppFunction::makeFromBoxedFunction<
-          &call_on_aliases<NestedTensorCPU>>();
-    case SparseCPU:
-      return CppFunction::makeFromBoxedFunction<&call_on_aliases<SparseCPU>>();
-    case SparseCsrCPU:
-      return CppFunction::makeFromBoxedFunction<
-          &call_on_aliases<SparseCsrCPU>>();
-    default:
-      return CppFunction::makeFromBoxedFunction<&alias_kernel>();
-  }
+// [boxed-keys] One instance for each kind of tensor.
+template <c10::DispatchKey key>
+static torch::CppFunction kernel() {
+  return torch::CppFunction::makeFromBoxedFunction<&call_on_aliases<key>>();
 }
 
+static torch::CppFunction kernel_under(c10::DispatchKey key) {
+  using enum c10::DispatchKey;
+  switch (key) {
+    case SparseCPU:
+      return kernel<SparseCPU>();
+    case SparseCsrCPU:
+      return kernel<SparseCsrCPU>();
+    case QuantizedCPU:
+      return kernel<QuantizedCPU>();
+    case NestedTensorCPU:
+      return kernel<NestedTensorCPU>();
+    default:
+      return kernel<CPU>();
+  }
+}
+// [/boxed-keys]
+
+// [boxed-register] Every operator with a CPU kernel and none of ours.
 static void register_alias_kernel(
     torch::Library& library,
     const c10::OperatorName& name,

@@ -104,6 +104,7 @@ from tables.operators import (
     minimal_rows,
     minimal_set,
 )
+from tables.operators_special import optimizer_forms, special_kinds
 from tables.start import activate, commands
 from tables.storage import (
     CHANGES,
