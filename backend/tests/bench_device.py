@@ -109,9 +109,9 @@ def train_step(device: str, name: str) -> Call:
     optimizer = torch.optim.AdamW(model.parameters())
 
     def step() -> None:
-        optimizer.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
+        optimizer.zero_grad()  # last, so that a step begins without gradients
 
     return step
 
