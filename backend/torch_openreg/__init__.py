@@ -74,7 +74,7 @@ PARTS = (
 
 # [py-register] Name the device, give it a module, generate its methods.
 def _register() -> None:
-    from torch_openreg import _C, openreg
+    from torch_openreg import _C, openreg, ops  # noqa: F401
 
     parts = [
         importlib.import_module(f"torch_openreg.openreg.{name}")
