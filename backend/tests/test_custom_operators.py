@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+import torch.autograd.forward_ad as fwAD
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
@@ -308,6 +309,43 @@ def test_meta_tensors_show_shape_dtype_and_strides(name: str) -> None:
         )
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
+def test_what_the_formulas_cannot_do(capfd: pytest.CaptureFixture) -> None:
+    x, gate = double(2, 3).detach(), double(2, 3).detach()
+    with pytest.raises(
+        RuntimeError, match="cannot use C\\+\\+ torch::autograd::Function with"
+    ):
+        torch.func.grad(lambda x: ops.swiglu(x, gate).sum())(x)
+    library = torch.library.Library("lab_limits", "DEF")
+    library.define("third(Tensor x) -> Tensor")
+    library.impl("third", lambda x: x / 3, "PrivateUse1")
+    torch.library.register_autograd(
+        "lab_limits::third", lambda ctx, gradient: gradient / 3, lib=library
+    )
+    with pytest.raises(RuntimeError, match="must override the setup_context"):
+        torch.func.grad(lambda x: torch.ops.lab_limits.third(x).sum())(x)
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(x, gate)
+        with pytest.raises(RuntimeError, match="jvp is not implemented"):
+            ops.swiglu(dual, gate)
+        third = torch.ops.lab_limits.third
+        with pytest.raises(NotImplementedError, match="implement the jvp"):
+            third(dual.requires_grad_())
+        assert fwAD.unpack_dual(third(fwAD.make_dual(x, gate))).tangent is None
+    library._destroy()
+    batched = torch.vmap(ops.swiglu)(x, gate)
+    assert "not yet implemented the batching rule" in capfd.readouterr().err
+    assert torch.equal(batched, ops.swiglu(x, gate))
+
+
+def test_autocast_leaves_swiglu_alone() -> None:
+    x = torch.ones(2, device="openreg")
+    with torch.autocast("openreg", torch.bfloat16):
+        assert ops.swiglu(x, x).dtype == torch.float32
+        with pytest.raises(RuntimeError, match=ALIKE):
+            ops.swiglu(x.bfloat16(), x)
+
+
 def test_swiglu_is_compiled_with_its_gradient() -> None:
     compiled = torch.compile(
         lambda x, gate: ops.swiglu(x * 2, gate).sum(),
@@ -345,11 +383,7 @@ def lab() -> Iterator[torch.library.Library]:
     for name, function in ("aliasing", Alias), ("returns_self", Same):
         library.define(f"{name}(Tensor(a) self) -> Tensor(a)")
         library.impl(name, function.apply, "AutogradPrivateUse1")
-        library.impl(
-            name,
-            lambda x, function=function: function.forward(None, x),
-            "CompositeExplicitAutograd",
-        )
+        library.impl(name, torch.ops.aten.alias, "CompositeExplicitAutograd")
     yield library
     library._destroy()
 
@@ -399,6 +433,7 @@ def test_writing_through_an_alias_writes_the_argument(aliasing) -> None:
         assert x._version > version
         with torch.inference_mode():
             y = double(3).detach()
+            assert operator(y) is not y
             operator(y).zero_()
             assert not y.any()
 
@@ -515,6 +550,30 @@ def test_the_fallback_of_autograd_has_two_modes_in_python() -> None:
     finally:
         torch._C._set_autograd_fallback_mode("warn")
         library._destroy()
+
+
+def test_a_formula_after_the_first_compilation_is_not_seen() -> None:
+    library = torch.library.Library("lab_late", "DEF")
+    library.define("third(Tensor x) -> Tensor")
+    library.impl("third", lambda x: x.detach() / 3, "PrivateUse1")
+    third = torch.ops.lab_late.third
+    compiled = torch.compile(third, backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="fake tensors"):
+        compiled(double(2))
+    torch.library.register_fake(
+        "lab_late::third", torch.empty_like, lib=library
+    )
+    torch.library.register_autograd(
+        "lab_late::third", lambda ctx, gradient: gradient / 3, lib=library
+    )
+    x = double(2)
+    third(x).sum().backward()
+    assert x.grad is not None
+    x.grad = None
+    with pytest.warns(UserWarning, match="an autograd kernel was not regis"):
+        compiled(x).sum().backward()
+    assert x.grad is None
+    library._destroy()
 
 
 def test_an_extension_adds_to_atens_namespace() -> None:

@@ -74,7 +74,7 @@ PARTS = (
 
 # [py-register] Name the device, give it a module, generate its methods.
 def _register() -> None:
-    from torch_openreg import _C, openreg, ops  # noqa: F401
+    from torch_openreg import _C, openreg
 
     parts = [
         importlib.import_module(f"torch_openreg.openreg.{name}")
@@ -83,6 +83,7 @@ def _register() -> None:
     # A misspelt OPENREG_* variable ends here, not in a machine without devices.
     _C._check_environment()
     torch.utils.rename_privateuse1_backend("openreg")
+    importlib.import_module("torch_openreg.ops")
     torch._register_device_module("openreg", openreg)
     # `import torch.openreg.random` must find this module, not load another.
     for module in parts:

@@ -145,7 +145,7 @@ TORCH_LIBRARY_IMPL(openreg, PrivateUse1, library) {
 
 TORCH_LIBRARY_IMPL(openreg, CompositeExplicitAutograd, library) {
   library.impl("custom_autograd_fn_aliasing", &alias);
-  library.impl("custom_autograd_fn_returns_self", &same);
+  library.impl("custom_autograd_fn_returns_self", &alias);
 }
 
 TORCH_LIBRARY_IMPL(openreg, AutogradPrivateUse1, library) {
