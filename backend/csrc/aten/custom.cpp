@@ -132,12 +132,12 @@ struct HalvesGradient final : torch::autograd::Function<HalvesGradient<make>> {
 };
 // [/custom-aliasing]
 
+// [custom-register] Kernels below autograd, and formulas in front of them.
 template <typename Function, typename... Tensors>
 Tensor apply(const Tensors&... tensors) {
   return Function::apply(tensors...);
 }
 
-// [custom-register] Kernels below autograd, and formulas in front of them.
 TORCH_LIBRARY_IMPL(openreg, PrivateUse1, library) {
   library.impl("custom_abs", &custom_abs);
   library.impl("swiglu", &swiglu);
