@@ -112,12 +112,21 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "The minimal set and the fallback",
+        "The minimal set",
         "operators",
         {
             "factories, copies, views": "torch.empty(4, device='openreg')"
             ".view(2, 2).copy_(torch.ones(2, 2))[0].cpu()",
-            "fallback report": "torch.openreg.fallback",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "The fallback",
+        "fallback",
+        {
+            "counting": "torch.openreg.fallback.counts()",
+            "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
+            "pass",
         },
     ),
     Subsystem(
