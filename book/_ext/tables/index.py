@@ -121,16 +121,6 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "The fallback",
-        "fallback",
-        {
-            "counting": "torch.openreg.fallback.counts()",
-            "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
-            "pass",
-        },
-    ),
-    Subsystem(
-        "Operators",
         "Models and their training",
         "operators",
         {
@@ -149,6 +139,16 @@ SUBSYSTEMS = [
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "The fallback",
+        "fallback",
+        {
+            "counting": "torch.openreg.fallback.counts()",
+            "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
+            "pass",
         },
     ),
     Subsystem(
