@@ -27,6 +27,12 @@ def draw(x, *, generator=None):
     return torch.rand(x.shape, generator=generator)
 
 
+def twice_twice(x, y):
+    """Calls an operator of the device in between."""
+    again = numbers(2)
+    return ops().twice(again).cpu() + x + y
+
+
 def grow(x):
     x.resize_(4).fill_(1)
 
@@ -44,6 +50,7 @@ KERNELS = {
     ),
     "bump_(Tensor(a!) x) -> ()": bump,
     "grow_(Tensor(a!) x) -> ()": grow,
+    "twice_twice(Tensor x, Tensor y) -> Tensor": twice_twice,
     "row(Tensor(a) x) -> Tensor(a)": lambda x: x[0],
     "total(Tensor[] xs) -> Tensor": lambda xs: torch.stack(xs).sum(0),
     "pick(Tensor x, Tensor?[] ys) -> Tensor": (
@@ -273,6 +280,22 @@ class TestArguments:
         y += 1
         assert y.tolist() == [17, 17, 17]
 
+    def test_a_kernel_that_falls_back_itself(self) -> None:
+        def work(device):
+            x = numbers(2, device=device)
+            return ops().twice_twice(x, x)
+
+        check_equal(work)
+        name = f"{LIBRARY}::twice"
+        # The CPU's run called it, too.
+        assert fallback.counts() == {f"{name}_twice": 1, name: 2}
+
+    def test_copies_can_be_had_without_a_fallback(self) -> None:
+        x = numbers(2)
+        one, other = torch.ops.aten._to_cpu([x, x])
+        assert one.tolist() == other.tolist() == [1, 2]
+        assert one.device.type == "cpu"
+
 
 class TestWriting:
     def test_in_place(self) -> None:
@@ -309,6 +332,12 @@ class TestWriting:
         x = numbers(2)
         ops().grow_(x)
         assert x.tolist() == [1, 1, 1, 1]
+
+    def test_in_inference_mode(self) -> None:
+        with torch.inference_mode():
+            self.test_in_place()
+            self.test_out_is_resized()
+            self.test_in_place_it_is_resized()
 
     def test_a_list(self) -> None:
         x, y = numbers(2), numbers(3)
