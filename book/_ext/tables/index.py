@@ -112,12 +112,11 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "The minimal set and the fallback",
+        "The minimal set",
         "operators",
         {
             "factories, copies, views": "torch.empty(4, device='openreg')"
             ".view(2, 2).copy_(torch.ones(2, 2))[0].cpu()",
-            "fallback report": "torch.openreg.fallback",
         },
     ),
     Subsystem(
@@ -144,6 +143,7 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
+<<<<<<< HEAD
         "Operators of your own",
         "custom-operators",
         {
@@ -161,6 +161,14 @@ SUBSYSTEMS = [
             "in C++": "y = x.clone().requires_grad_(); "
             "z = torch.ops.openreg.custom_autograd_fn_aliasing(y); "
             "assert z._base is y",
+=======
+        "The fallback",
+        "fallback",
+        {
+            "counting": "torch.openreg.fallback.counts()",
+            "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
+            "pass",
+>>>>>>> j-fallback
         },
     ),
     Subsystem(
