@@ -134,11 +134,13 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "Sparse layouts",
-        "operators-inside",
+        "Sparse, quantized, nested",
+        "operators-special",
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+            "quantized": "torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
+            "nested": "torch.nested.nested_tensor([x, x]).relu()",
         },
     ),
     Subsystem(
