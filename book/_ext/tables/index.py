@@ -145,7 +145,6 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-<<<<<<< HEAD
         "Operators of your own",
         "custom-operators",
         {
@@ -163,14 +162,16 @@ SUBSYSTEMS = [
             "in C++": "y = x.clone().requires_grad_(); "
             "z = torch.ops.openreg.custom_autograd_fn_aliasing(y); "
             "assert z._base is y",
-=======
+        },
+    ),
+    Subsystem(
+        "Operators",
         "The fallback",
         "fallback",
         {
             "counting": "torch.openreg.fallback.counts()",
             "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
             "pass",
->>>>>>> j-fallback
         },
     ),
     Subsystem(
