@@ -21,11 +21,6 @@ namespace {
 
 using torch::jit::Stack;
 
-bool writes(const c10::Argument& argument) {
-  const auto* const alias = argument.alias_info();
-  return alias != nullptr && alias->isWrite();
-}
-
 bool is_generator(const c10::Argument& argument) {
   const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
   return optional != nullptr &&
@@ -63,22 +58,11 @@ bool is_on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().is_privateuseone();
 }
 
-template <typename Use>
-void for_each_tensor(const c10::IValue& value, Use&& use) {
-  if (value.isTensor()) {
-    use(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      use(tensor);
-    }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor> tensor :
-         value.toOptionalTensorList()) {
-      if (tensor.has_value()) {
-        use(*tensor);
-      }
-    }
-  }
+}  // namespace
+
+bool writes(const c10::Argument& argument) {
+  const auto* const alias = argument.alias_info();
+  return alias != nullptr && alias->isWrite();
 }
 
 // [boxed-device] The device that a call is for.
@@ -114,6 +98,21 @@ c10::DeviceIndex device_of_call(
   return current_device();
 }
 // [/boxed-device]
+
+// [boxed-generator] The CPU's generator that draws for the device's.
+c10::IValue host_generator(
+    c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value) {
+  if (value.isGenerator()) {
+    return inner_generator(value.toGenerator(), device);
+  }
+  if (value.isNone() && is_generator(argument)) {
+    return inner_generator(default_generator(device), device);
+  }
+  return value;
+}
+// [/boxed-generator]
+
+namespace {
 
 // [boxed-packs] Whether arguments are packed into an object of the library.
 // It keeps them, so it gets copies: an alias does not own what it shows.
@@ -156,13 +155,7 @@ c10::IValue to_alias(
   if (value.isDevice()) {
     return c10::Device(c10::kCPU);
   }
-  if (value.isGenerator()) {
-    return inner_generator(value.toGenerator(), device);
-  }
-  if (value.isNone() && is_generator(argument)) {
-    return inner_generator(default_generator(device), device);
-  }
-  return value;
+  return host_generator(device, argument, std::move(value));
 }
 // [/boxed-argument]
 

@@ -7,6 +7,38 @@
 
 namespace openreg {
 
+// The device of a call: that of its tensors, or the one that is asked for.
+// Raises PyTorch's message for tensors on different devices.
+c10::DeviceIndex device_of_call(
+    const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments);
+
+// What a CPU kernel draws from, where `argument` is a generator: the device's
+// own for None. Any other value comes back as it is.
+c10::IValue host_generator(
+    c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value);
+
+// Whether the operator writes to `argument`.
+bool writes(const c10::Argument& argument);
+
+// Calls `use` with each tensor of an argument, be it one or a list.
+template <typename Use>
+void for_each_tensor(const c10::IValue& value, Use&& use) {
+  if (value.isTensor()) {
+    use(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      use(tensor);
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor> tensor :
+         value.toOptionalTensorList()) {
+      if (tensor.has_value()) {
+        use(*tensor);
+      }
+    }
+  }
+}
+
 // Runs the CPU kernel of `op` on aliases of the device tensors in `stack`.
 // Raises PyTorch's message for tensors on different devices.
 void alias_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);

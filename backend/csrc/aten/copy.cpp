@@ -140,8 +140,16 @@ at::Tensor copy_from(
 }
 // [/copy-from]
 
+// The fallback's way back. The CPU's kernel has resized its copy, and warned
+// where it must: the device's tensor follows without a word.
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
-  at::native::resize_output(dst, self.sizes());
+  if (dst.sizes() != self.sizes()) {
+    dst.resize_(self.sizes());
+    if (self.is_non_overlapping_and_dense()) {
+      dst.unsafeGetTensorImpl()->set_sizes_and_strides(
+          self.sizes(), self.strides());
+    }
+  }
   return copy_from(self, dst, /*non_blocking=*/false);
 }
 
