@@ -110,6 +110,19 @@ def test_copies_take_the_quantizer_along(scheme: str) -> None:
     same(filled.copy_(host), host)
 
 
+def test_a_copy_has_the_cpus_layout() -> None:
+    host = whole("cpu").view(1, 2, 3, 4)
+    ours = whole("openreg").view(1, 2, 3, 4)
+    last = torch.channels_last
+    expected = host.to("cpu", copy=True, memory_format=last)
+    assert expected.stride() == (24, 1, 8, 2)
+    same(ours.to("openreg:1", memory_format=last), expected)
+    same(ours.to(memory_format=last), host.to(memory_format=last))
+    same(expected.to("openreg"), expected.to("cpu", copy=True))
+    turned = ours.transpose(1, 2).to("openreg:1")
+    same(turned, host.transpose(1, 2).to("cpu", copy=True))
+
+
 def test_floats_are_quantized_by_a_copy() -> None:
     for source in (DENSE * 2, (DENSE * 2).to("openreg")):
         same(
