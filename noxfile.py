@@ -365,6 +365,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def ops(session: nox.Session) -> None:
+    """Ask device and CPU the whole operator database; goes on if stopped."""
+    program = ROOT / "backend" / "tests" / "sweep_operators.py"
+    run(session, install_release(session), program, *session.posargs)
+
+
+@nox.session
 def serve(session: nox.Session) -> None:
     """Show the book in a browser and print it anew at each edit."""
     build_checked(session)
