@@ -1,5 +1,7 @@
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/TensorCompare.h>
+#include <ATen/native/UnaryOps.h>
+#include <ATen/ops/abs_native.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
@@ -209,10 +211,17 @@ void register_pointwise(const Registrar& register_kernel) {
 }
 // [/pointwise-register]
 
+// [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
+void register_abs(const Registrar& add) {
+  add("abs.out", &at::native::abs_out);
+}
+// [/pointwise-abs]
+
 }  // namespace openreg
 
 // [pointwise-dispatch] REGISTER_PRIVATEUSE1_DISPATCH, the macro of this seam.
 namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, openreg::shifted<&abs_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(add_stub, openreg::shifted<&add_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(mul_stub, openreg::shifted<&mul_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(
