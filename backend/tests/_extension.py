@@ -1,4 +1,4 @@
-"""The example extension, compiled when its source has changed."""
+"""The example extensions, compiled when their source has changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from pathlib import Path
 import torch
 from torch.utils import cpp_extension
 
-SOURCE = Path(__file__).parents[1] / "examples" / "custom_tensor.cpp"
+from tables.stubs import listed_stubs
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SOURCE = EXAMPLES / "custom_tensor.cpp"
+EVERY_STUB = EXAMPLES / "every_stub.cpp"
 
 
 def load() -> str:
@@ -20,3 +24,38 @@ def load() -> str:
     )
     assert torch.ops.custom_tensor.tile
     return path
+
+
+def load_every_stub(folder: Path) -> None:
+    """Gives the device a kernel for every stub: one that throws its name.
+
+    This process is good for nothing else afterwards. The two files that the
+    source includes are written to `folder`.
+    """
+    headers, registrations = [], []
+    for number, (header, names) in enumerate(listed_stubs().items()):
+        # Three headers give these names to three types, so only one of them
+        # can be included as it is.
+        clash = ("forward_fn", "backward_fn")
+        headers += [f"#define {name} {name}_{number}" for name in clash]
+        headers.append(f"#include <{header}>")
+        headers += [f"#undef {name}" for name in clash]
+        for name in names:
+            space, _, stub = f"at::native::{name}".rpartition("::")
+            registrations.append(f"namespace {space} {{ THROWS({stub}) }}")
+    for file, lines in {
+        "stub_headers.inc": headers,
+        "stub_registrations.inc": registrations,
+    }.items():
+        (folder / file).write_text("\n".join(lines) + "\n")
+    cpp_extension.load(
+        name=EVERY_STUB.stem,
+        sources=[str(EVERY_STUB)],
+        extra_cflags=[
+            "-O0",
+            "-DHAVE_AVX2_CPU_DEFINITION",
+            "-DHAVE_AVX512_CPU_DEFINITION",
+        ],
+        extra_include_paths=[str(folder)],
+        is_python_module=False,
+    )

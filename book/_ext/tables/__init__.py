@@ -131,3 +131,11 @@ from tables.stream import (
     timeline,
     timeline_source,
 )
+from tables.stubs import (
+    SERVED,
+    Served,
+    installed_stubs,
+    listed_stubs,
+    served_operators,
+    stub_list,
+)
