@@ -26,12 +26,13 @@ def load() -> str:
     return path
 
 
-def load_every_stub(folder: Path) -> None:
+def load_every_stub() -> None:
     """Gives the device a kernel for every stub: one that throws its name.
 
-    This process is good for nothing else afterwards. The two files that the
-    source includes are written to `folder`.
+    This process is good for nothing else afterwards.
     """
+    folder = Path(cpp_extension.get_default_build_root(), "stub_lists")
+    folder.mkdir(parents=True, exist_ok=True)
     headers, registrations = [], []
     for number, (header, names) in enumerate(listed_stubs().items()):
         # Three headers give these names to three types, so only one of them
@@ -47,7 +48,10 @@ def load_every_stub(folder: Path) -> None:
         "stub_headers.inc": headers,
         "stub_registrations.inc": registrations,
     }.items():
-        (folder / file).write_text("\n".join(lines) + "\n")
+        path, text = folder / file, "\n".join(lines) + "\n"
+        # A file that is written is compiled anew.
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
     cpp_extension.load(
         name=EVERY_STUB.stem,
         sources=[str(EVERY_STUB)],
@@ -57,5 +61,15 @@ def load_every_stub(folder: Path) -> None:
             "-DHAVE_AVX512_CPU_DEFINITION",
         ],
         extra_include_paths=[str(folder)],
+        is_python_module=False,
+    )
+
+
+def load_binomial_meta() -> None:
+    """Registers the meta function of aten::binomial."""
+    cpp_extension.load(
+        name="binomial_meta",
+        sources=[str(EXAMPLES / "binomial_meta.cpp")],
+        extra_cflags=["-O1"],
         is_python_module=False,
     )

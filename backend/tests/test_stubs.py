@@ -73,14 +73,13 @@ def asks() -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory) -> dict[str, list[str]]:
+def asked() -> dict[str, list[str]]:
     printed = prints(
         """
         import json, sys
-        from pathlib import Path
-        sys.path[:0] = json.loads(sys.argv[2])
+        sys.path[:0] = sys.argv[1:]
         from _extension import load_every_stub
-        load_every_stub(Path(sys.argv[1]))
+        load_every_stub()
         from test_stubs import asks
         print(json.dumps(asks()))
         """,
@@ -155,3 +154,119 @@ def test_abs_raises_what_the_cpu_raises_and_the_device_goes_on() -> None:
         torch.abs(torch.ones(2, device="openreg"), out=torch.ones(2))
     x = torch.full((2,), -1.0, device="openreg")
     assert x.abs().tolist() == [1.0, 1.0]
+
+
+# The structured kernels that are called by hand, with a result that is given.
+
+
+def both(function, *shapes: int | tuple[int, ...]) -> None:
+    """`function` of the same tensors on the CPU and on the device, with out."""
+    torch.manual_seed(0)
+    host = [torch.randn(shape) for shape in shapes]
+    device = [tensor.to("openreg") for tensor in host]
+    with torch.openreg.stream(torch.openreg.Stream()):
+        expected, found = function(*host), function(*device)
+        torch.accelerator.synchronize()
+    assert torch.equal(found.cpu(), expected)
+    assert found.stride() == expected.stride()
+    assert found.dtype == expected.dtype
+
+
+OUT = {"add": torch.add, "sub": torch.sub, "mul": torch.mul}
+out_forms = pytest.mark.parametrize("operator", OUT.values(), ids=OUT)
+
+
+@out_forms
+def test_out_is_written_through_its_strides(operator) -> None:
+    def into(x: torch.Tensor, y: torch.Tensor, whole: torch.Tensor):
+        given = whole.t()[:, ::2]
+        assert operator(x, y, out=given) is given
+        return whole
+
+    both(into, (3, 2), (1, 2), (4, 3))
+
+
+@out_forms
+@pytest.mark.parametrize(
+    "arrange",
+    [
+        lambda t: t,
+        lambda t: t.transpose(1, 3),
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t[:, :0],
+    ],
+    ids=["contiguous", "transposed", "channels_last", "empty"],
+)
+def test_an_empty_out_takes_shape_and_strides(operator, arrange) -> None:
+    def into(x: torch.Tensor, y: torch.Tensor):
+        out = torch.empty(0, device=x.device)
+        operator(arrange(x), arrange(y), out=out)
+        return out
+
+    both(into, (2, 3, 4, 5), (2, 3, 4, 5))
+
+
+@out_forms
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+def test_an_out_of_another_shape_is_resized_with_a_warning(operator) -> None:
+    def into(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor):
+        with pytest.warns(UserWarning, match="was resized"):
+            operator(x, y, out=out)
+        return out
+
+    both(into, (2, 3), (2, 3), (5,))
+
+
+@out_forms
+def test_out_may_be_an_argument(operator) -> None:
+    both(lambda x, y: operator(x, y, out=x), (4, 4), (4,))
+    both(lambda x, y: operator(y, x, out=x), (4, 4), (4,))
+    both(lambda x: operator(x.t(), x.t(), out=x.t()), (4, 4))
+
+
+@out_forms
+def test_out_of_another_dtype_is_converted_to(operator) -> None:
+    def into(x: torch.Tensor, y: torch.Tensor):
+        return operator(x, y, out=torch.zeros(2, 3, device=x.device).double())
+
+    both(into, (2, 3), (2, 3))
+    both(lambda x, y: into(x, y.half()), (2, 3), (2, 3))
+
+
+@out_forms
+def test_an_out_that_cannot_be_is_refused_as_by_the_cpu(operator) -> None:
+    x = torch.ones(3, device="openreg")
+    for call in (
+        lambda x, out: operator(x, x, out=out(x, torch.long)),
+        lambda x, out: operator(x[:3], x[:3], out=x[1:]),
+        lambda x, out: operator(x, x, out=x[:1].expand(4)),
+    ):
+        messages = set()
+        for device in "cpu", "openreg":
+            with pytest.raises(RuntimeError) as error:
+                call(
+                    torch.ones(4, device=device),
+                    lambda x, dtype: torch.ones_like(x, dtype=dtype),
+                )
+            messages.add(str(error.value))
+        assert len(messages) == 1
+    assert operator(x, x, out=x).shape == (3,)
+
+
+@out_forms
+@pytest.mark.parametrize("where", ["cpu", "openreg:1"])
+def test_an_out_elsewhere_is_refused(operator, where: str) -> None:
+    here, out = torch.ones(2, device="openreg:0"), torch.ones(2, device=where)
+    for arguments in (here, here), (out, here), (here, out):
+        with pytest.raises(RuntimeError, match="at least two devices"):
+            operator(*arguments, out=out)
+    with pytest.raises(RuntimeError, match="at least two devices"):
+        operator(torch.ones(2), torch.ones(2), out=here)
+    assert operator(here, here, out=here).device == here.device
+
+
+@out_forms
+def test_an_out_in_autograd_is_refused(operator) -> None:
+    x = torch.ones(2, device="openreg", requires_grad=True)
+    with pytest.raises(RuntimeError, match="don't support automatic diff"):
+        operator(x, x, out=torch.empty(2, device="openreg"))

@@ -1,16 +1,20 @@
 #include <ATen/native/BinaryOps.h>
+#include <ATen/native/Resize.h>
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
 #include <ATen/ops/abs_native.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
+#include <ATen/ops/add_ops.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_native.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 #include <ATen/ops/mul_native.h>
+#include <ATen/ops/mul_ops.h>
 #include <ATen/ops/relu_ops.h>
 #include <ATen/ops/sub_cpu_dispatch.h>
 #include <ATen/ops/sub_native.h>
+#include <ATen/ops/sub_ops.h>
 
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
@@ -50,14 +54,29 @@ constexpr auto shifted =
     &Shifted<stub, typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
 // [/pointwise-stub]
 
-// [pointwise-in-place] A structured kernel whose result is an argument.
+// [pointwise-in-place] A structured kernel whose result is given: self, or out=.
 template <typename Kernel>
-struct InPlace final : Kernel {
-  explicit InPlace(const at::Tensor& self) : output(self) {}
+struct Into final : Kernel {
+  explicit Into(const at::Tensor& given) : output(given) {}
   const at::Tensor& output;
 
   const at::Tensor& maybe_get_output(int64_t) override {
     return output;
+  }
+  void set_output_raw_strided(
+      int64_t index,
+      at::IntArrayRef sizes,
+      at::IntArrayRef strides,
+      at::TensorOptions options) override {
+    // It warns if it resizes what is not empty. Never so in place.
+    if (at::native::resize_output(output, sizes)) {
+      if (!strides.empty()) {
+        output.as_strided_(sizes, strides);
+      } else if (const auto format = options.memory_format_opt()) {
+        output.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+      }
+    }
+    Kernel::set_output_raw_strided(index, sizes, strides, options);
   }
 };
 // [/pointwise-in-place]
@@ -124,7 +143,7 @@ at::Tensor run(const char* name, Second second, const Args&... args) {
 template <typename Kernel, typename Second, typename... Args>
 at::Tensor& run_in_place(
     const char* name, Second second, at::Tensor& self, const Args&... args) {
-  InPlace<Kernel> kernel(self);
+  Into<Kernel> kernel(self);
   kernel.meta(self, args...);
   if (shifts(self, args...)) {
     kernel.impl(self, args..., self);
@@ -141,6 +160,45 @@ at::Tensor& run_in_place(
   return self;
 }
 // [/pointwise-run]
+
+// [pointwise-out] With out=, shifted or by the alias kernel: it may have to
+// convert, and to resize what is not there yet.
+template <typename Kernel, typename Op, typename... Rest>
+at::Tensor& run_out(
+    at::Tensor& out, const at::Tensor& self, const Rest&... rest) {
+  if (!plain(self, out) || !shifts(self, rest...)) {
+    return Alias<Op>::call(self, rest..., out);
+  }
+  Into<Kernel> kernel(out);
+  kernel.meta(self, rest...);
+  kernel.impl(self, rest..., out);
+  return out;
+}
+
+at::Tensor& mul_out(
+    const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  using Kernel = at::native::structured_mul_out;
+  return run_out<Kernel, at::_ops::mul_out>(out, self, other);
+}
+// [/pointwise-out]
+
+at::Tensor& add_out(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  using Kernel = at::native::structured_ufunc_add_CPU;
+  return run_out<Kernel, at::_ops::add_out>(out, self, other, alpha);
+}
+
+at::Tensor& sub_out(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  using Kernel = at::native::structured_sub_out;
+  return run_out<Kernel, at::_ops::sub_out>(out, self, other, alpha);
+}
 
 // [pointwise-kernels] One line an operator.
 at::Tensor add(
@@ -198,14 +256,17 @@ at::Tensor& relu_(at::Tensor& self) {
 
 }  // namespace
 
-// [pointwise-register] The fast forms, functional and in place.
+// [pointwise-register] The fast forms: functional, in place and out=.
 void register_pointwise(const Registrar& register_kernel) {
   register_kernel("add.Tensor", &add);
   register_kernel("add_.Tensor", &add_);
+  register_kernel("add.out", &add_out);
   register_kernel("sub.Tensor", &sub);
   register_kernel("sub_.Tensor", &sub_);
+  register_kernel("sub.out", &sub_out);
   register_kernel("mul.Tensor", &mul);
   register_kernel("mul_.Tensor", &mul_);
+  register_kernel("mul.out", &mul_out);
   register_kernel("relu", &relu);
   register_kernel("relu_", &relu_);
 }

@@ -94,7 +94,7 @@ def _place(operator: str, arguments: list[Any]) -> tuple[str, torch.device]:
 # [py-tracing-mode] A mode is asked before the backend's kernel runs.
 class _Trace(TorchDispatchMode):
     def __init__(self, file: TextIO | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._file = file
         self._depth = 0
 

@@ -22,6 +22,21 @@ from tables.device import (
     device_layers,
     device_purposes,
 )
+from tables.dispatcher import (
+    REMOVED_TOOLS,
+    TOOLS,
+    Tool,
+    aten_operators,
+    chosen,
+    dispatch_paths,
+    dispatch_tools,
+    fallthroughs,
+    implementation_order,
+    operator_groups,
+    operator_set,
+    order_of_work,
+    registered,
+)
 from tables.emulator import (
     DEVICE_TESTS,
     DeviceCall,
@@ -97,10 +112,6 @@ from tables.memory import (
 )
 from tables.operators import (
     MINIMAL_LISTINGS,
-    REMOVED_TOOLS,
-    TOOLS,
-    Tool,
-    dispatch_tools,
     minimal_rows,
     minimal_set,
 )

@@ -35,9 +35,9 @@ SERVED = [
     Served(
         "add_stub",
         "pointwise.cpp",
-        "add.Tensor add_.Tensor sub.Tensor sub_.Tensor",
+        "add.Tensor add.out add_.Tensor sub.Tensor sub.out sub_.Tensor",
     ),
-    Served("mul_stub", "pointwise.cpp", "mul.Tensor mul_.Tensor"),
+    Served("mul_stub", "pointwise.cpp", "mul.Tensor mul.out mul_.Tensor"),
     Served("clamp_min_scalar_stub", "pointwise.cpp", "relu relu.out relu_"),
     Served(
         "_fused_sdp_choice_stub",
