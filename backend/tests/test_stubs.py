@@ -83,10 +83,8 @@ def asked() -> dict[str, list[str]]:
         from test_stubs import asks
         print(json.dumps(asks()))
         """,
-        str(tmp_path_factory.mktemp("stubs")),
-        json.dumps(
-            [str(Path(__file__).parent), str(tables.ROOT / "book/_ext")]
-        ),
+        str(Path(__file__).parent),
+        str(tables.ROOT / "book/_ext"),
     )
     return json.loads(printed.splitlines()[-1])
 
