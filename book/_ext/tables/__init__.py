@@ -23,6 +23,9 @@ from tables.device import (
     device_purposes,
 )
 from tables.dispatcher import (
+    COMPOSITES,
+    PASSING_KEYS,
+    PATH_OPERATORS,
     REMOVED_TOOLS,
     TOOLS,
     Tool,
@@ -30,6 +33,7 @@ from tables.dispatcher import (
     chosen,
     dispatch_paths,
     dispatch_tools,
+    exempt,
     fallthroughs,
     implementation_order,
     operator_groups,
