@@ -114,6 +114,24 @@ def compare(cpu: Call, device: Call) -> tuple[float, float]:
     return median(samples[cpu]), median(samples[device])
 
 
+def ways(device: str) -> dict[str, Call]:
+    """An operator of one element for each way that the device has."""
+    one = torch.ones(1).to(device)
+    matrix = one.view(1, 1)
+    return {
+        "shifted: add": lambda: one + one,
+        "on aliases: mm": lambda: matrix @ matrix,
+        "boxed, on aliases: maximum": lambda: torch.maximum(one, one),
+    }
+
+
+def surplus() -> dict[str, float]:
+    """What a call costs more than on the CPU, in microseconds."""
+    cpu, device = ways("cpu"), ways("openreg")
+    found = {name: compare(cpu[name], device[name]) for name in cpu}
+    return {name: ours - theirs for name, (theirs, ours) in found.items()}
+
+
 def measure() -> dict[str, tuple[float, float] | None]:
     """Every row; None for what the device has no kernel for."""
     cpu, device = rows("cpu"), rows("openreg")
@@ -226,6 +244,13 @@ def report() -> None:
             cells += f"{device:13.2f} ({device / beside:6.2f})"
         print(f"{row:24}{cpu:10.2f}{cells}")
     print("in brackets: over the CPU in the same process\n")
+    found = ask("surplus", COLUMNS["auto"])
+    beside, copied = columns["copying fallback"]["add, 1"]
+    found["copying fallback: add"] = copied - beside
+    print("a call of 1 element costs more than the CPU's by, microseconds")
+    for name, more in found.items():
+        print(f"{name:34}{more:8.2f}")
+    print()
     print("alloc + free from the cache, one thread")
     for line in allocation().splitlines():
         size, nanoseconds = line.split()
@@ -241,6 +266,8 @@ if __name__ == "__main__":
     what = sys.argv[1:]
     if what == ["measure"]:
         print(json.dumps(measure()))
+    elif what == ["surplus"]:
+        print(json.dumps(surplus()))
     elif what == ["overlap"]:
         print(json.dumps(overlap()))
     else:

@@ -1,5 +1,7 @@
 """The tables of the operators chapter: complete, and true of this PyTorch."""
 
+import torch
+
 import regions
 import tables
 
@@ -17,3 +19,28 @@ def test_rows_without_a_listing_of_their_own_are_views() -> None:
     for row in tables.minimal_rows():
         if row.operator not in tables.MINIMAL_LISTINGS:
             assert f'add("{row.operator}",' in views
+
+
+# operators-inside.md
+
+
+def test_each_file_of_the_operators_is_at_one_way() -> None:
+    named = [f for tier in tables.TIERS.values() for f in tier.files.split()]
+    here = [path.name for path in tables.ATEN.iterdir()]
+    assert sorted(named) == sorted(here)
+    total = sum(len(p.read_text().splitlines()) for p in tables.ATEN.iterdir())
+    assert sum(map(tables.lines_of, tables.TIERS)) == total
+
+
+def test_each_operator_of_the_cpu_goes_one_way() -> None:
+    ways = tables.tier_operators()
+    dense = set(
+        torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
+    )
+    aten = {name for name in dense if name.startswith("aten::")}
+    assert ways["a"] | ways["b"] | ways["c"] == aten
+    assert sum(map(len, ways.values())) == len(aten)
+    assert not ways["d"]
+    assert {"aten::abs.out", "aten::mul.out"} <= ways["a"]
+    assert {"aten::convolution_overrideable", "aten::mm"} <= ways["b"]
+    assert {"aten::cumsum", "aten::_to_sparse"} <= ways["c"]

@@ -119,6 +119,13 @@ from tables.operators import (
     minimal_rows,
     minimal_set,
 )
+from tables.operators_inside import (
+    ATEN,
+    TIERS,
+    lines_of,
+    tier_operators,
+    tiers,
+)
 from tables.start import activate, commands
 from tables.storage import (
     CHANGES,
