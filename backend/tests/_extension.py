@@ -1,29 +1,24 @@
-"""The example extensions, compiled when their source has changed."""
+"""The example extensions, compiled when their sources have changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch.utils import cpp_extension
 
 from tables.stubs import listed_stubs
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SOURCE = EXAMPLES / "custom_tensor.cpp"
-EVERY_STUB = EXAMPLES / "every_stub.cpp"
 
 
-def load() -> str:
-    """Makes torch.ops.custom_tensor; the library's path."""
-    path = cpp_extension.load(
-        name=SOURCE.stem,
-        sources=[str(SOURCE)],
+def load(name: str = "custom_tensor") -> str:
+    """Registers the operators of an example; the path of its library."""
+    return cpp_extension.load(
+        name=name,
+        sources=[str(EXAMPLES / f"{name}.cpp")],
         extra_cflags=["-O1"],
         is_python_module=False,
     )
-    assert torch.ops.custom_tensor.tile
-    return path
 
 
 def load_every_stub() -> None:
@@ -53,23 +48,13 @@ def load_every_stub() -> None:
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
     cpp_extension.load(
-        name=EVERY_STUB.stem,
-        sources=[str(EVERY_STUB)],
+        name="every_stub",
+        sources=[str(EXAMPLES / "every_stub.cpp")],
         extra_cflags=[
             "-O0",
             "-DHAVE_AVX2_CPU_DEFINITION",
             "-DHAVE_AVX512_CPU_DEFINITION",
         ],
         extra_include_paths=[str(folder)],
-        is_python_module=False,
-    )
-
-
-def load_binomial_meta() -> None:
-    """Registers the meta function of aten::binomial."""
-    cpp_extension.load(
-        name="binomial_meta",
-        sources=[str(EXAMPLES / "binomial_meta.cpp")],
-        extra_cflags=["-O1"],
         is_python_module=False,
     )

@@ -13,8 +13,8 @@ from _fresh import prints
 LOAD = """
     import sys
     sys.path[:0] = sys.argv[1:]
-    from _extension import load_binomial_meta
-    load_binomial_meta()
+    from _extension import load
+    load("binomial_meta")
 """
 
 

@@ -46,9 +46,9 @@ TIERS = {
         "fallback.cpp fallback.h",
     ),
     "": Tier(
-        "what all need: aliases, registration",
+        "aliases and registration, for all; operators of our own",
         "",
-        "alias.cpp alias.h kernels.h register.cpp registry.cpp registry.h",
+        "alias.cpp alias.h custom.cpp kernels.h register.cpp registry.cpp registry.h",
     ),
 }
 

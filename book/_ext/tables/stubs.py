@@ -35,10 +35,54 @@ SERVED = [
     Served(
         "add_stub",
         "pointwise.cpp",
-        "add.Tensor add.out add_.Tensor sub.Tensor sub.out sub_.Tensor",
+        "add.Scalar add.Scalar_out add.Tensor add.out add_.Scalar "
+        "add_.Tensor sub.Scalar sub.Scalar_out sub.Tensor sub.out "
+        "sub_.Scalar sub_.Tensor",
     ),
-    Served("mul_stub", "pointwise.cpp", "mul.Tensor mul.out mul_.Tensor"),
-    Served("clamp_min_scalar_stub", "pointwise.cpp", "relu relu.out relu_"),
+    Served(
+        "mul_stub",
+        "pointwise.cpp",
+        "deg2rad deg2rad.out deg2rad_ mul.Scalar mul.Scalar_out "
+        "mul.Tensor mul.out mul_.Scalar mul_.Tensor rad2deg rad2deg.out "
+        "rad2deg_",
+    ),
+    Served(
+        "div_true_stub",
+        "pointwise.cpp",
+        "div.Scalar div.Scalar_out div.Tensor div_.Scalar div_.Tensor "
+        "true_divide.Scalar true_divide.Tensor true_divide_.Scalar "
+        "true_divide_.Tensor",
+    ),
+    Served(
+        "addcmul_stub",
+        "pointwise.cpp",
+        "addcmul_",
+    ),
+    Served(
+        "addcdiv_stub",
+        "pointwise.cpp",
+        "addcdiv_",
+    ),
+    Served(
+        "lerp_kernel_scalar_weight",
+        "pointwise.cpp",
+        "lerp_.Scalar",
+    ),
+    Served(
+        "sqrt_stub",
+        "pointwise.cpp",
+        "sqrt",
+    ),
+    Served(
+        "threshold_stub",
+        "pointwise.cpp",
+        "threshold_backward",
+    ),
+    Served(
+        "clamp_min_scalar_stub",
+        "pointwise.cpp",
+        "relu relu.out relu_",
+    ),
     Served(
         "_fused_sdp_choice_stub",
         "attention.cpp",
