@@ -48,7 +48,8 @@ TIERS = {
     "": Tier(
         "aliases and registration, for all; operators of our own",
         "",
-        "alias.cpp alias.h custom.cpp kernels.h register.cpp registry.cpp registry.h",
+        "alias.cpp alias.h custom.cpp kernels.h register.cpp registry.cpp "
+        "registry.h",
     ),
 }
 
