@@ -359,9 +359,9 @@ def smoke(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Print what the release build's operators, pool and streams cost."""
+    """Print what the release build costs; -- --record FILE keeps it."""
     program = ROOT / "backend" / "tests" / "bench_device.py"
-    run(session, install_release(session), program)
+    run(session, install_release(session), program, *session.posargs)
 
 
 @nox.session

@@ -1,22 +1,19 @@
-"""The example extension, compiled when its source has changed."""
+"""The example extensions, compiled when their sources have changed."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch.utils import cpp_extension
 
-SOURCE = Path(__file__).parents[1] / "examples" / "custom_tensor.cpp"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def load() -> str:
-    """Makes torch.ops.custom_tensor; the library's path."""
-    path = cpp_extension.load(
-        name=SOURCE.stem,
-        sources=[str(SOURCE)],
+def load(name: str = "custom_tensor") -> str:
+    """Registers the operators of an example; the path of its library."""
+    return cpp_extension.load(
+        name=name,
+        sources=[str(EXAMPLES / f"{name}.cpp")],
         extra_cflags=["-O1"],
         is_python_module=False,
     )
-    assert torch.ops.custom_tensor.tile
-    return path

@@ -294,8 +294,8 @@ def import_times() -> tuple[float, float]:
 # The report
 
 
-def ask(what: str, variables: dict[str, str]) -> dict[str, Any]:
-    """Runs one of the functions above in a process of its own."""
+def ask(what: str, variables: dict[str, str]) -> Any:
+    """Runs one of `PARTS` in a process of its own."""
     done = subprocess.run(
         [sys.executable, __file__, what],
         env=os.environ | ONE_THREAD | variables,
@@ -306,8 +306,8 @@ def ask(what: str, variables: dict[str, str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def allocation() -> str:
-    """What pool_bench.cpp prints, a C++ program that allocates and frees."""
+def allocation() -> dict[str, float]:
+    """Bytes -> ns by pool_bench.cpp, which allocates and frees in C++."""
     from torch_openreg import _C
 
     here = Path(__file__).parent
@@ -328,13 +328,39 @@ def allocation() -> str:
             ],
             check=True,
         )
-        return subprocess.run(
+        printed = subprocess.run(
             [program], stdout=subprocess.PIPE, text=True, check=True
         ).stdout
+    lines = (line.split() for line in printed.splitlines())
+    return {size: float(nanoseconds) for size, nanoseconds in lines}
 
 
-def print_rows() -> None:
-    columns = {name: ask("measure", env) for name, env in COLUMNS.items()}
+def collect() -> dict[str, Any]:
+    """Everything that is measured, and where and when."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "torch": torch.__version__.partition("+")[0],
+        "cpu": cpu_name(),
+        "rows": {name: ask("measure", env) for name, env in COLUMNS.items()},
+        "two threads": {
+            name: ask(what, TWO_THREADS) for name, what in BACKWARD.items()
+        },
+        "allocation": allocation(),
+        "overlap": ask("overlap", COLUMNS["async"]),
+        "memory": ask("memory", COLUMNS["auto"]),
+        "import": import_times(),
+    }
+
+
+def cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [x.partition(":")[2] for x in lines if x.startswith("model name")]
+    name = names[0].strip() if names else "unknown CPU"
+    return f"{os.cpu_count()} x {name}"
+
+
+def show(figures: dict[str, Any]) -> None:
+    columns = figures["rows"]
     head = "".join(f"{name:>22}" for name in columns)
     print(f"{'median, microseconds':24}{'CPU':>10}{head}{'at most':>10}")
     for row, (cpu, _) in columns["auto"].items():
@@ -347,39 +373,54 @@ def print_rows() -> None:
             cells += f"{device:13.2f} ({device / beside:6.2f})"
         most = f"{AT_MOST[row]:10.2f}" if row in AT_MOST else ""
         print(f"{row:24}{cpu:10.2f}{cells}{most}")
-    print("in brackets: over the CPU in the same process\n")
-    print("two threads, bound to their cores")
-    for row, (cpu, device) in ask("steps", TWO_THREADS).items():
-        print(f"{row:24}{cpu:10.2f}{device:13.2f} ({device / cpu:6.2f})")
-
-
-def report() -> None:
-    print_rows()
+    print("in brackets: over the CPU in the same process")
+    for name, steps in figures["two threads"].items():
+        print(f"\ntwo threads, bound to their cores; {name}")
+        for row, (cpu, device) in steps.items():
+            print(f"{row:24}{cpu:10.2f}{device:13.2f} ({device / cpu:6.2f})")
     print("\nalloc + free from the cache, one thread")
-    for line in allocation().splitlines():
-        size, nanoseconds = line.split()
-        print(f"{int(size):>12} bytes {nanoseconds:>8} ns")
+    for size, nanoseconds in figures["allocation"].items():
+        print(f"{int(size):>12} bytes {nanoseconds:8.1f} ns")
     print("\nasync, milliseconds: on two streams, and ordered by an event")
-    found = ask("overlap", COLUMNS["async"])
-    for name, (together, in_order) in found.items():
+    for name, (together, in_order) in figures["overlap"].items():
         print(f"{name:34}{together:8.1f}{in_order:8.1f}")
-    cpu, device = ask("memory", COLUMNS["auto"])
+    cpu, device = figures["memory"]
     print(f"\npeak of a transformer step, bytes: {cpu} on the CPU, ", end="")
     print(f"{device} on the device ({device / cpu:.2f})")
-    bare, loaded = import_times()
+    bare, loaded = figures["import"]
     print(f"import torch: {bare:.0f} ms, with the backend {loaded:.0f} ms")
 
 
+def steps(*, autograd_threads: bool) -> dict[str, Any]:
+    torch.autograd.set_multithreading_enabled(autograd_threads)
+    return measure("train step")
+
+
+# Where `backward` runs its kernels.
+BACKWARD = {
+    "autograd's thread": "steps",
+    "the calling thread": "steps, one thread",
+}
 PARTS: dict[str, Callable[[], object]] = {
     "measure": measure,
-    "steps": lambda: measure("train step"),
+    "steps": lambda: steps(autograd_threads=True),
+    "steps, one thread": lambda: steps(autograd_threads=False),
     "overlap": overlap,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],
 }
 
-if __name__ == "__main__":
+
+def main(arguments: list[str]) -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    if what := sys.argv[1:]:
-        print(json.dumps(PARTS[what[0]]()))
-    else:
-        report()
+    if arguments[:1] in ([name] for name in PARTS):
+        print(json.dumps(PARTS[arguments[0]]()))
+        return
+    figures = collect()
+    show(figures)
+    if arguments[:1] == ["--record"]:
+        text = json.dumps(figures, indent=1) + "\n"
+        Path(arguments[1]).write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

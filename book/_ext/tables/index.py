@@ -143,12 +143,32 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
+<<<<<<< HEAD
+        "Operators of your own",
+        "custom-operators",
+        {
+            "kernel": "torch.ops.openreg.custom_abs(x)",
+            "gradient": "y = x.clone().requires_grad_(); "
+            "torch.ops.openreg.swiglu(y, x).sum().backward()",
+            "fake kernel": "torch.ops.openreg.swiglu(*[x.to('meta')] * 2)",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "Aliasing operators",
+        "custom-aliasing",
+        {
+            "in C++": "y = x.clone().requires_grad_(); "
+            "z = torch.ops.openreg.custom_autograd_fn_aliasing(y); "
+            "assert z._base is y",
+=======
         "The fallback",
         "fallback",
         {
             "counting": "torch.openreg.fallback.counts()",
             "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
             "pass",
+>>>>>>> j-fallback
         },
     ),
     Subsystem(
@@ -265,7 +285,7 @@ REFERENCE = {
         "A kernel and its registration share a file.",
     ),
     "OpenRegExtra.cpp, native/Extra.cpp": (
-        "csrc/aten/pointwise.cpp boxed.cpp fallback.cpp",
+        "csrc/aten/pointwise.cpp boxed.cpp fallback.cpp custom.cpp",
         "A file for each family.",
     ),
     "amp/autocast_mode.cpp": (
