@@ -47,10 +47,11 @@ void alias_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 template <typename Op>
 using Alias = at::native::call_fallback_fn<&alias_kernel, Op>;
 
-// Registers with `library` an alias kernel for every ATen operator that has a
-// kernel under `key`, the CPU's twin of the library's own key, and none of the
-// device yet; so it comes last.
-void register_alias_kernels(torch::Library& library, c10::DispatchKey key);
+// Registers with `library` an alias kernel for every operator of the namespace
+// that has a kernel under `key`, the CPU's twin of the library's own key, and
+// none of the device yet; so it comes last.
+void register_alias_kernels(
+    torch::Library& library, const char* name_space, c10::DispatchKey key);
 
 // Alias kernels for operators whose kernel for all devices is the CPU's.
 void register_host_bound(torch::Library& library);

@@ -112,6 +112,7 @@ from tables.operators import (
     minimal_rows,
     minimal_set,
 )
+from tables.operators_special import optimizer_forms, special_kinds
 from tables.python_backend import PYTHON_LIMITS, Limit, python_limits
 from tables.start import activate, commands
 from tables.storage import (

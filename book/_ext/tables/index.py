@@ -134,16 +134,17 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "Sparse layouts",
-        "operators-inside",
+        "Sparse, quantized, nested",
+        "operators-special",
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+            "quantized": "torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
+            "nested": "torch.nested.nested_tensor([x, x]).relu()",
         },
     ),
     Subsystem(
         "Operators",
-<<<<<<< HEAD
         "Operators of your own",
         "custom-operators",
         {
@@ -161,14 +162,16 @@ SUBSYSTEMS = [
             "in C++": "y = x.clone().requires_grad_(); "
             "z = torch.ops.openreg.custom_autograd_fn_aliasing(y); "
             "assert z._base is y",
-=======
+        },
+    ),
+    Subsystem(
+        "Operators",
         "The fallback",
         "fallback",
         {
             "counting": "torch.openreg.fallback.counts()",
             "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
             "pass",
->>>>>>> j-fallback
         },
     ),
     Subsystem(
