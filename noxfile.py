@@ -319,11 +319,11 @@ def lint(session: nox.Session) -> None:
     cpp = [path for path in cpp_files() if "tests" not in path.parts]
     book = ROOT / "book" / "_ext"
     machinery = [ROOT / "conftest.py", book / "listing.py", book / "regions.py"]
-    session.log(f"backend C++: {count(cpp)} lines of at most 11000")
+    session.log(f"backend C++: {count(cpp)} lines of at most 12500")
     session.log(f"book machinery: {count(machinery)} lines of at most 900")
     sources = [path.read_text() for path in cpp if path.suffix == ".cpp"]
     heavy = sum("<ATen/" in text or "<torch/" in text for text in sources)
-    session.log(f"C++ files that include ATen or torch: {heavy} of about 26")
+    session.log(f"C++ files that include ATen or torch: {heavy} of about 34")
 
 
 @nox.session
