@@ -6,6 +6,8 @@ from pathlib import Path
 
 from torch.utils import cpp_extension
 
+from tables.stubs import listed_stubs
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -15,5 +17,44 @@ def load(name: str = "custom_tensor") -> str:
         name=name,
         sources=[str(EXAMPLES / f"{name}.cpp")],
         extra_cflags=["-O1"],
+        is_python_module=False,
+    )
+
+
+def load_every_stub() -> None:
+    """Gives the device a kernel for every stub: one that throws its name.
+
+    This process is good for nothing else afterwards.
+    """
+    folder = Path(cpp_extension.get_default_build_root(), "stub_lists")
+    folder.mkdir(parents=True, exist_ok=True)
+    headers, registrations = [], []
+    for number, (header, names) in enumerate(listed_stubs().items()):
+        # Three headers give these names to three types, so only one of them
+        # can be included as it is.
+        clash = ("forward_fn", "backward_fn")
+        headers += [f"#define {name} {name}_{number}" for name in clash]
+        headers.append(f"#include <{header}>")
+        headers += [f"#undef {name}" for name in clash]
+        for name in names:
+            space, _, stub = f"at::native::{name}".rpartition("::")
+            registrations.append(f"namespace {space} {{ THROWS({stub}) }}")
+    for file, lines in {
+        "stub_headers.inc": headers,
+        "stub_registrations.inc": registrations,
+    }.items():
+        path, text = folder / file, "\n".join(lines) + "\n"
+        # A file that is written is compiled anew.
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+    cpp_extension.load(
+        name="every_stub",
+        sources=[str(EXAMPLES / "every_stub.cpp")],
+        extra_cflags=[
+            "-O0",
+            "-DHAVE_AVX2_CPU_DEFINITION",
+            "-DHAVE_AVX512_CPU_DEFINITION",
+        ],
+        extra_include_paths=[str(folder)],
         is_python_module=False,
     )

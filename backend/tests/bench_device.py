@@ -124,6 +124,7 @@ def rows(device: str) -> dict[str, Call]:
         return torch.randn(shape).to(device)
 
     one, many = make(1), make(MILLION)
+    one_by_one = one.view(1, 1)
     small, large = make(64, 64), make(512, 512)
     image, kernel = make(8, 16, 32, 32), make(32, 16, 3, 3)
     heads = make(4, 8, 128, 64).requires_grad_()
@@ -135,6 +136,8 @@ def rows(device: str) -> dict[str, Call]:
         "add, 1": lambda: one + one,
         "mul, 1": lambda: one * 2,
         "relu, 1": lambda: one.relu(),
+        "mm, 1": lambda: one_by_one @ one_by_one,
+        "maximum, 1": lambda: torch.maximum(one, one),
         "add, 1M": lambda: many + many,
         "add_, 1M": lambda: many.add_(1e-6),
         "mul, 1M": lambda: many * many,

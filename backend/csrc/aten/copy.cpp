@@ -194,15 +194,21 @@ void register_item(const Registrar& add) {
 }
 
 // [copy-math-bits] A copy handles conjugate and negative bits itself.
-// Without these two lines clone() on such a view recurses until the stack
-// overflows: PyTorch would resolve the bit first, by copying.
+// Without this, clone() on such a view recurses until the stack overflows:
+// PyTorch would resolve the bit first, by copying.
+static void let_copies_pass(torch::Library& library, const char* key) {
+  using torch::CppFunction;
+  if (!omitted(key)) {
+    library.impl("_copy_from", CppFunction::makeFallthrough());
+    library.impl("_copy_from_and_resize", CppFunction::makeFallthrough());
+  }
+}
+
 TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
-  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
-  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+  let_copies_pass(library, "Conjugate");
 }
 TORCH_LIBRARY_IMPL(aten, Negative, library) {
-  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
-  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+  let_copies_pass(library, "Negative");
 }
 // [/copy-math-bits]
 

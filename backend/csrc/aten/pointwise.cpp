@@ -2,10 +2,13 @@
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Lerp.h>
 #include <ATen/native/PointwiseOps.h>
+#include <ATen/native/Resize.h>
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
+#include <ATen/ops/abs_native.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
+#include <ATen/ops/add_ops.h>
 #include <ATen/ops/addcdiv_cpu_dispatch.h>
 #include <ATen/ops/addcdiv_native.h>
 #include <ATen/ops/addcdiv_ops.h>
@@ -29,6 +32,7 @@
 #include <ATen/ops/sqrt_ops.h>
 #include <ATen/ops/sub_cpu_dispatch.h>
 #include <ATen/ops/sub_native.h>
+#include <ATen/ops/sub_ops.h>
 #include <ATen/ops/threshold_backward_cpu_dispatch.h>
 #include <ATen/ops/threshold_backward_native.h>
 #include <ATen/ops/threshold_backward_ops.h>
@@ -71,14 +75,29 @@ constexpr auto shifted =
     &Shifted<stub, typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
 // [/pointwise-stub]
 
-// [pointwise-in-place] A structured kernel whose result is an argument.
+// [pointwise-in-place] A structured kernel whose result is given: self, or out=.
 template <typename Kernel>
-struct InPlace final : Kernel {
-  explicit InPlace(const at::Tensor& self) : output(self) {}
+struct Into final : Kernel {
+  explicit Into(const at::Tensor& given) : output(given) {}
   const at::Tensor& output;
 
   const at::Tensor& maybe_get_output(int64_t) override {
     return output;
+  }
+  void set_output_raw_strided(
+      int64_t index,
+      at::IntArrayRef sizes,
+      at::IntArrayRef strides,
+      at::TensorOptions options) override {
+    // It warns if it resizes what is not empty. Never so in place.
+    if (at::native::resize_output(output, sizes)) {
+      if (!strides.empty()) {
+        output.as_strided_(sizes, strides);
+      } else if (const auto format = options.memory_format_opt()) {
+        output.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+      }
+    }
+    Kernel::set_output_raw_strided(index, sizes, strides, options);
   }
 };
 // [/pointwise-in-place]
@@ -180,7 +199,7 @@ at::Tensor run(const char* name, Second second, const Args&... args) {
 template <typename Kernel, typename Second, typename... Args>
 at::Tensor& run_in_place(
     const char* name, Second second, at::Tensor& self, const Args&... args) {
-  InPlace<Kernel> kernel(self);
+  Into<Kernel> kernel(self);
   kernel.meta(self, args...);
   if (shifts(self, args...)) {
     kernel.impl(self, args..., self);
@@ -197,6 +216,40 @@ at::Tensor& run_in_place(
   return self;
 }
 // [/pointwise-run]
+
+// [pointwise-out] With out=, shifted or by the alias kernel: it may have to
+// convert, and to resize what is not there yet.
+template <typename Kernel, typename Op, typename... Args>
+at::Tensor& run_out(at::Tensor& out, const Args&... args) {
+  if (!out.is_privateuseone() || !shifts(out, args...)) {
+    return Alias<Op>::call(args..., out);
+  }
+  Into<Kernel> kernel(out);
+  kernel.meta(args...);
+  kernel.impl(args..., out);
+  return out;
+}
+
+at::Tensor& add_out(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  using Kernel = at::native::structured_ufunc_add_CPU;
+  return run_out<Kernel, at::_ops::add_out>(
+      out, self, number_for(self, other), alpha);
+}
+// [/pointwise-out]
+
+at::Tensor& sub_out(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  using Kernel = at::native::structured_sub_out;
+  return run_out<Kernel, at::_ops::sub_out>(
+      out, self, number_for(self, other), alpha);
+}
 
 // [pointwise-kernels] One line an operator.
 at::Tensor add(
@@ -242,8 +295,11 @@ at::Tensor& mul_out(
   if (out.is_same(other) && (type == at::kFloat || type == at::kDouble)) {
     return mul_(out, self);
   }
-  return out.is_same(self) ? mul_(out, other)
-                           : Alias<at::_ops::mul_out>::call(self, other, out);
+  if (out.is_same(self)) {
+    return mul_(out, other);
+  }
+  return run_out<at::native::structured_mul_out, at::_ops::mul_out>(
+      out, self, number_for(self, other));
 }
 
 void clamp_min(
@@ -344,12 +400,14 @@ at::Tensor threshold_backward(
 
 }  // namespace
 
-// [pointwise-register] The fast forms, functional and in place.
+// [pointwise-register] The fast forms: functional, in place and out=.
 void register_pointwise(const Registrar& register_kernel) {
   register_kernel("add.Tensor", &add);
   register_kernel("add_.Tensor", &add_);
+  register_kernel("add.out", &add_out);
   register_kernel("sub.Tensor", &sub);
   register_kernel("sub_.Tensor", &sub_);
+  register_kernel("sub.out", &sub_out);
   register_kernel("mul.Tensor", &mul);
   register_kernel("mul_.Tensor", &mul_);
   register_kernel("mul.out", &mul_out);
@@ -365,10 +423,17 @@ void register_pointwise(const Registrar& register_kernel) {
 }
 // [/pointwise-register]
 
+// [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
+void register_abs(const Registrar& add) {
+  add("abs.out", &at::native::abs_out);
+}
+// [/pointwise-abs]
+
 }  // namespace openreg
 
 // [pointwise-dispatch] REGISTER_PRIVATEUSE1_DISPATCH, the macro of this seam.
 namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, openreg::shifted<&abs_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(add_stub, openreg::shifted<&add_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(mul_stub, openreg::shifted<&mul_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(div_true_stub, openreg::shifted<&div_true_stub>)

@@ -19,6 +19,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_random(add);
     register_item(add);
     register_pointwise(add);
+    register_abs(add);
     register_fills(add);
     register_matmul(add);
     register_reductions(add);

@@ -22,6 +22,25 @@ from tables.device import (
     device_layers,
     device_purposes,
 )
+from tables.dispatcher import (
+    COMPOSITES,
+    PASSING_KEYS,
+    PATH_OPERATORS,
+    REMOVED_TOOLS,
+    TOOLS,
+    Tool,
+    aten_operators,
+    chosen,
+    dispatch_paths,
+    dispatch_tools,
+    exempt,
+    fallthroughs,
+    implementation_order,
+    operator_groups,
+    operator_set,
+    order_of_work,
+    registered,
+)
 from tables.emulator import (
     DEVICE_TESTS,
     DeviceCall,
@@ -105,12 +124,15 @@ from tables.memory import (
 )
 from tables.operators import (
     MINIMAL_LISTINGS,
-    REMOVED_TOOLS,
-    TOOLS,
-    Tool,
-    dispatch_tools,
     minimal_rows,
     minimal_set,
+)
+from tables.operators_inside import (
+    ATEN,
+    TIERS,
+    lines_of,
+    tier_operators,
+    tiers,
 )
 from tables.operators_special import optimizer_forms, special_kinds
 from tables.performance import (
@@ -148,4 +170,12 @@ from tables.stream import (
     stream_timeline,
     timeline,
     timeline_source,
+)
+from tables.stubs import (
+    SERVED,
+    Served,
+    installed_stubs,
+    listed_stubs,
+    served_operators,
+    stub_list,
 )

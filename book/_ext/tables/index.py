@@ -145,6 +145,21 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
+        "A view of the dispatcher",
+        "dispatcher",
+        {
+            "trace": "import io; trace = torch.openreg.trace(io.StringIO()); "
+            "trace.__enter__(); x + x; trace.__exit__(None, None, None)",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "Loops by stub",
+        "stubs",
+        {"`abs`": "torch.abs(x, out=x.clone())"},
+    ),
+    Subsystem(
+        "Operators",
         "Operators of your own",
         "custom-operators",
         {
