@@ -25,7 +25,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_reductions(add);
     register_indexing(add);
     // Last, because it fills in what has no kernel yet.
-    register_alias_kernels(library, c10::DispatchKey::CPU);
+    register_alias_kernels(library, "aten", c10::DispatchKey::CPU);
     register_host_bound(library);
   }
 }

@@ -58,6 +58,14 @@ from tables.errors import (
     device_errors,
     error_times,
 )
+from tables.fallback import (
+    FALLBACK_ARGUMENTS,
+    FALLBACK_REFUSALS,
+    Argument,
+    Refusal,
+    fallback_arguments,
+    fallback_refusals,
+)
 from tables.frontend import (
     LOOKUPS,
     Lookup,
@@ -126,6 +134,8 @@ from tables.operators_inside import (
     tier_operators,
     tiers,
 )
+from tables.operators_special import optimizer_forms, special_kinds
+from tables.python_backend import PYTHON_LIMITS, Limit, python_limits
 from tables.start import activate, commands
 from tables.storage import (
     CHANGES,

@@ -112,12 +112,11 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "The minimal set and the fallback",
+        "The minimal set",
         "operators",
         {
             "factories, copies, views": "torch.empty(4, device='openreg')"
             ".view(2, 2).copy_(torch.ones(2, 2))[0].cpu()",
-            "fallback report": "torch.openreg.fallback",
         },
     ),
     Subsystem(
@@ -135,11 +134,13 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "Sparse layouts",
-        "operators-inside",
+        "Sparse, quantized, nested",
+        "operators-special",
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+            "quantized": "torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
+            "nested": "torch.nested.nested_tensor([x, x]).relu()",
         },
     ),
     Subsystem(
@@ -176,6 +177,16 @@ SUBSYSTEMS = [
             "in C++": "y = x.clone().requires_grad_(); "
             "z = torch.ops.openreg.custom_autograd_fn_aliasing(y); "
             "assert z._base is y",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "The fallback",
+        "fallback",
+        {
+            "counting": "torch.openreg.fallback.counts()",
+            "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
+            "pass",
         },
     ),
     Subsystem(
