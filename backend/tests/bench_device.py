@@ -346,7 +346,8 @@ def collect() -> dict[str, Any]:
         "cpu": cpu_name(),
         "rows": {name: ask("measure", env) for name, env in COLUMNS.items()},
         "two threads": {
-            name: ask(what, TWO_THREADS) for name, what in BACKWARD.items()
+            name: ask(what, TWO_THREADS | {"OPENREG_LAUNCH": mode})
+            for name, (what, mode) in BACKWARD.items()
         },
         "allocation": allocation(),
         "overlap": ask("overlap", COLUMNS["async"]),
@@ -401,8 +402,9 @@ def steps(*, autograd_threads: bool) -> dict[str, Any]:
 
 # Where `backward` runs its kernels.
 BACKWARD = {
-    "autograd's thread": "steps",
-    "the calling thread": "steps, one thread",
+    "autograd's thread": ("steps", "auto"),
+    "a worker, as all kernels": ("steps", "async"),
+    "the calling thread": ("steps, one thread", "auto"),
 }
 PARTS: dict[str, Callable[[], object]] = {
     "measure": measure,

@@ -190,6 +190,31 @@ def test_kernels_that_know_the_cpu_by_name_run_on_the_device() -> None:
     same(z.to("openreg").conj_physical_(), z.clone().conj_physical_())
 
 
+def test_addr_in_place_knows_that_its_result_is_its_argument() -> None:
+    one, two = torch.ones(5, device="openreg"), torch.ones(4, device="openreg")
+    scalar = torch.tensor(3.0, device="openreg")
+    with pytest.raises(RuntimeError, match="2D tensor expected, got 0D"):
+        scalar.addr_(one, two)
+    assert scalar.shape == ()
+    x = torch.zeros(5, 4, device="openreg")
+    assert x.addr_(one, two) is x
+    assert x.cpu().eq(1).all()
+
+
+def test_a_result_that_a_kernel_conjugates_as_a_bit_is_right() -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(3, 3, dtype=torch.complex64)
+    right = torch.randn(2, 3, dtype=torch.complex64)
+    factors, pivots = torch.linalg.lu_factor(matrix)
+    arguments = (factors, pivots, right)
+    host, out = torch.empty_like(right), torch.empty_like(right).to("openreg")
+    torch.linalg.lu_solve(*arguments, left=False, out=host)
+    moved = [argument.to("openreg") for argument in arguments]
+    torch.linalg.lu_solve(*moved, left=False, out=out)
+    assert out.is_conj() == host.is_conj()
+    same(out, host)
+
+
 def test_ldexp_does_not_overflow_on_the_way() -> None:
     x, e = torch.tensor([1e-30]), torch.tensor([130])
     same(torch.ldexp(x.to("openreg"), e.to("openreg")), torch.ldexp(x, e))

@@ -9,9 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from torch_openreg.openreg.testing import Gate
+
 # PyTorch means to drop quantized tensors, and says so once a process.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
     pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated"),
     pytest.mark.filterwarnings("ignore:TypedStorage is deprecated"),
 ]
@@ -287,6 +290,34 @@ def test_an_operator_without_codes_is_named() -> None:
     text = error(lambda d: whole(d).sin(), "openreg")
     assert "Could not run 'aten::sin.out'" in text
     assert "'Quantizedopenreg' backend" in text
+
+
+def test_codes_are_not_viewed_as_another_dtype() -> None:
+    # On the CPU this is a view without a quantizer, and printing it crashes.
+    q = whole("openreg")
+    same(q.view(torch.qint8), whole("cpu"))
+    with pytest.raises(NotImplementedError, match=r"int_repr\(\) gives"):
+        q.view(torch.int8)
+
+
+@pytest.mark.queued
+@pytest.mark.parametrize("kind", ["quantized", "nested"])
+def test_memory_that_another_stream_uses_is_not_reused(kind: str) -> None:
+    side, gate = torch.openreg.Stream(), Gate()
+    x = (
+        by_row("openreg")
+        if kind == "quantized"
+        else torch.nested.nested_tensor([DENSE], device="openreg")
+    )
+    size, address = x.untyped_storage().nbytes(), x.untyped_storage().data_ptr()
+    with side:
+        gate.hold()
+    x.record_stream(side)
+    del x
+    other = torch.empty(size, dtype=torch.uint8, device="openreg")
+    gate.open()
+    side.synchronize()
+    assert other.data_ptr() != address
 
 
 def test_a_copy_between_dtypes_is_refused() -> None:

@@ -99,6 +99,18 @@ def test_gradients_of_an_embedding_may_be_sparse() -> None:
     assert torch.equal(*weights)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_a_reducing_product_has_its_gradients(reduce) -> None:
+    gradients = []
+    for device in ("cpu", "openreg"):
+        x = DENSE.to(device).to_sparse_csr().requires_grad_()
+        y = (torch.arange(8.0).reshape(4, 2) - 2).to(device, copy=True)
+        y.requires_grad_()
+        torch.sparse.mm(x, y, reduce).square().sum().backward()
+        gradients.append((x.grad.to_dense().cpu(), y.grad.cpu()))
+    torch.testing.assert_close(*gradients)
+
+
 def test_mixed_devices_are_refused() -> None:
     x = DENSE.to("openreg").to_sparse()
     with pytest.raises(RuntimeError, match="on the same device"):

@@ -263,6 +263,10 @@ void Aliases::commit() {
       impl->set_sizes_and_strides(
           changed->sizes(), changed->strides(), changed->storage_offset());
     }
+    // A solver may leave its result conjugated, as a bit.
+    if (device.is_conj() != alias.is_conj()) {
+      device._set_conj(alias.is_conj());
+    }
   }
 }
 // [/alias-commit]

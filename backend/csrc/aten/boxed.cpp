@@ -258,9 +258,11 @@ void register_alias_kernels(
 }
 // [/boxed-register]
 
-// These have one kernel for all devices, but it knows the CPU's name only.
+// These have one kernel for all devices, but it knows the CPU's name only, or,
+// as in `addr_`, it needs the CPU's own to see that its result is an argument.
 void register_host_bound(torch::Library& library) {
   constexpr auto key = c10::DispatchKey::CPU;
+  register_alias_kernel(library, {"aten::addr_", ""}, key);
   register_alias_kernel(library, {"aten::mode", "values"}, key);
   register_alias_kernel(library, {"aten::conj_physical_", ""}, key);
   register_alias_kernel(library, {"aten::ldexp", "Tensor"}, key);

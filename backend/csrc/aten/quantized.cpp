@@ -3,6 +3,7 @@
 #include <ATen/ops/_empty_affine_quantized_native.h>
 #include <ATen/ops/_empty_per_channel_affine_quantized_native.h>
 #include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/alias.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/empty_native.h>
@@ -19,6 +20,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/aten/boxed.h"
+#include "csrc/aten/kernels.h"
 #include "csrc/aten/parts.h"
 #include "csrc/aten/registry.h"
 
@@ -105,6 +107,17 @@ at::Tensor to_copy(
 }
 // [/quantized-to]
 
+// PyTorch's own keeps the key and loses the quantizer, which then is looked for
+// where there is none.
+at::Tensor view_as_dtype(const at::Tensor& self, at::ScalarType dtype) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      dtype == self.scalar_type(),
+      "openreg: a quantized tensor cannot be viewed as ",
+      dtype,
+      "; int_repr() gives its codes");
+  return at::alias(self);
+}
+
 }  // namespace
 
 // [quantized-register] What makes a tensor, and what asks for its numbers.
@@ -132,6 +145,8 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, library) {
     library.impl("q_per_channel_axis", &q_per_channel_axis);
     library.impl("_copy_from", &copy_from);
     library.impl("_to_copy", &to_copy);
+    library.impl("view.dtype", &view_as_dtype);
+    register_stream_use(Registrar(library));
     register_alias_kernels(library, "aten", c10::DispatchKey::QuantizedCPU);
   }
 }

@@ -1,11 +1,28 @@
+#include <ATen/ops/_sparse_mm_reduce_impl.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/copy_sparse_to_sparse_native.h>
 #include <torch/library.h>
 
+#include "csrc/aten/alias.h"
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/registry.h"
 
 namespace openreg {
+
+// Keeps which entries an `amax` is made of only if somebody wants a gradient,
+// which it asks of its arguments. An alias does not say by itself.
+static std::tuple<at::Tensor, at::Tensor> mm_reduce(
+    const at::Tensor& self, const at::Tensor& other, c10::string_view reduce) {
+  CommonDevice common;
+  common.add(self);
+  common.add(other);
+  return run_on_aliases("mm_reduce", common.index(), [&](auto&& alias) {
+    const auto wanted = [&](const at::Tensor& tensor) {
+      return alias(tensor).set_requires_grad(tensor.requires_grad());
+    };
+    return at::_sparse_mm_reduce_impl(wanted(self), wanted(other), reduce);
+  });
+}
 
 // [sparse-register] The same kernels again, under the keys of the layouts.
 // A copy may have its other end on the host; PyTorch's own copies part by part.
@@ -20,6 +37,7 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
   if (full_operator_set()) {
     library.impl("copy_", &at::native::copy_sparse_compressed_);
+    library.impl("_sparse_mm_reduce_impl", &mm_reduce);
     register_alias_kernels(library, "aten", c10::DispatchKey::SparseCsrCPU);
   }
 }

@@ -135,6 +135,14 @@ from tables.operators_inside import (
     tiers,
 )
 from tables.operators_special import optimizer_forms, special_kinds
+from tables.performance import (
+    RECORD,
+    performance_rest,
+    performance_rows,
+    performance_source,
+    performance_threads,
+    recorded,
+)
 from tables.python_backend import PYTHON_LIMITS, Limit, python_limits
 from tables.start import activate, commands
 from tables.storage import (

@@ -1,0 +1,57 @@
+"""What is not as on the CPU, each with PyTorch's limit that is the reason.
+
+The only such list. A call that differs and is not listed fails, and so does a
+line that no call needs any more.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import NamedTuple
+
+
+class Question(NamedTuple):
+    """What is asked of the device and the CPU."""
+
+    operator: str
+    dtype: str
+    kind: str
+
+
+class Known(NamedTuple):
+    operator: str  # an entry's name, with * for what varies
+    kinds: str  # those of _operators.KINDS, or "all"
+    dtypes: str  # those of _operators.DTYPES, or "all"
+    says: str  # part of each fault, or "crash"
+    reason: str
+
+    def covers(self, question: Question) -> bool:
+        """Whether the line speaks of the question."""
+        return (
+            fnmatch(question.operator, self.operator)
+            and (self.kinds == "all" or question.kind in self.kinds.split())
+            and (self.dtypes == "all" or question.dtype in self.dtypes.split())
+        )
+
+
+KNOWN: list[Known] = []
+
+
+def unexplained(question: Question, faults: list[str]) -> list[str]:
+    """The faults that no line of the list explains."""
+    says = [known.says for known in KNOWN if known.covers(question)]
+    return [f for f in faults if not any(said in f for said in says)]
+
+
+def stale(answers: dict[Question, list[str]]) -> list[Known]:
+    """The lines that speak of these answers, and that none of them needs."""
+    return [
+        known
+        for known in KNOWN
+        if (asked := [q for q in answers if known.covers(q)])
+        and not any(
+            known.says in fault
+            for question in asked
+            for fault in answers[question]
+        )
+    ]

@@ -1,0 +1,202 @@
+"""All of PyTorch's operator database, on the device and on the CPU.
+
+`nox -s ops` runs this. Each question (an operator, a dtype, and what is asked)
+goes to a worker process, so that one that crashes costs its own answer only.
+Answers are kept in a file for this very build, and a later run asks only what
+is missing. Exits with 1 when a fault is not in operators_known.py, or when a
+line there is no longer needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import queue
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import _operators
+import torch_openreg
+import torch_openreg._C
+from operators_known import Question, stale, unexplained
+
+ROOT = Path(__file__).parents[2]
+
+
+Answers = dict[Question, dict[str, Any]]
+
+
+def questions(arguments: argparse.Namespace) -> Iterator[Question]:
+    for dtype in arguments.dtype or _operators.DTYPES:
+        for kind in arguments.kind or _operators.KINDS:
+            for name, op in _operators.ENTRIES.items():
+                if fnmatch(name, arguments.pattern) and _operators.applies(
+                    op, getattr(torch, dtype), kind
+                ):
+                    yield Question(name, dtype, kind)
+
+
+def build_key(samples: int) -> str:
+    """A name for what the answers depend on."""
+    package = Path(torch_openreg.__file__).parent
+    libraries = Path(torch_openreg._C.__file__).parent
+    files = [*package.rglob("*.py"), *libraries.rglob("*.so")]
+    text = hashlib.sha256(f"{torch.__version__} {samples}".encode())
+    for file in [*sorted(files), Path(_operators.__file__)]:
+        text.update(file.read_bytes())
+    return text.hexdigest()[:16]
+
+
+def read(file: Path) -> Answers:
+    if not file.exists():
+        return {}
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return {Question(*line["question"]): line for line in lines}
+
+
+def work(samples: int) -> None:
+    """A worker: questions come in, a line each, and answers go out."""
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        question = Question(*json.loads(line))
+        try:
+            calls, faults = _operators.check(*question, samples)
+        except Exception as error:
+            calls, faults = 0, [f"not asked: {error!r}"[:300]]
+        answer = {"question": question, "calls": calls, "faults": faults[:8]}
+        print(json.dumps(answer), flush=True)
+
+
+class Worker:
+    """A process that answers, and is replaced when it dies."""
+
+    def __init__(self, samples: int) -> None:
+        self.command = [sys.executable, __file__, f"--work={samples}"]
+        self.process: subprocess.Popen[str] | None = None
+
+    def ask(self, question: Question, seconds: int) -> dict[str, Any]:
+        if self.process is None:
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        late = threading.Timer(seconds, self.process.kill)
+        late.start()
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        late.cancel()
+        if answer:
+            return json.loads(answer)
+        status = self.process.wait()
+        self.process = None
+        return {"question": question, "calls": 1, "faults": [f"crash {status}"]}
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.communicate()
+
+
+def collect(
+    missing: list[Question], file: Path, arguments: argparse.Namespace
+) -> None:
+    """Asks what is missing, in several processes, and appends the answers."""
+    waiting: queue.SimpleQueue[Question] = queue.SimpleQueue()
+    for question in missing:
+        waiting.put(question)
+    lock = threading.Lock()
+
+    def serve(answers: Any) -> None:
+        worker = Worker(arguments.samples)
+        while True:
+            try:
+                question = waiting.get_nowait()
+            except queue.Empty:
+                return worker.close()
+            answer = worker.ask(question, arguments.timeout)
+            with lock:
+                answers.write(json.dumps(answer) + "\n")
+                answers.flush()
+
+    with file.open("a") as answers:
+        threads = [
+            threading.Thread(target=serve, args=(answers,))
+            for _ in range(arguments.jobs)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def report(answers: Answers) -> int:
+    """Prints what was found; returns the number of faults."""
+    count: Counter[tuple[str, str]] = Counter()
+    wrong = 0
+    for question, answer in answers.items():
+        faults = unexplained(question, answer["faults"])
+        verdict = (
+            "wrong" if faults else "listed" if answer["faults"] else "right"
+        )
+        count[question.dtype, verdict] += 1
+        count[question.dtype, "calls"] += answer["calls"]
+        for fault in faults:
+            wrong += 1
+            print(" ".join(question), fault, sep=": ")
+    for known in stale({q: a["faults"] for q, a in answers.items()}):
+        wrong += 1
+        print(f"no longer needed in operators_known.py: {known}")
+    columns = ("right", "listed", "wrong", "calls")
+    print(f"{'dtype':10}", *(f"{column:>8}" for column in columns))
+    for dtype in dict.fromkeys(question.dtype for question in answers):
+        row = (f"{count[dtype, column]:8}" for column in columns)
+        print(f"{dtype:10}", *row)
+    return wrong
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="nox -s ops --")
+    parser.add_argument("pattern", nargs="?", default="*", help="operators")
+    parser.add_argument("--dtype", nargs="+", choices=_operators.DTYPES)
+    parser.add_argument("--kind", nargs="+", choices=_operators.KINDS)
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=int, default=600, help="seconds each")
+    parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse()
+    if arguments.work is not None:
+        work(arguments.work)
+        return 0
+    folder = ROOT / "build" / "ops"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{build_key(arguments.samples)}.jsonl"
+    wanted = list(questions(arguments))
+    known = read(file)
+    missing = [question for question in wanted if question not in known]
+    print(f"{len(wanted)} questions, {len(missing)} to ask; answers in {file}")
+    collect(missing, file, arguments)
+    answers = read(file)
+    return min(report({question: answers[question] for question in wanted}), 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

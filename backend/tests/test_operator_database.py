@@ -1,0 +1,103 @@
+"""PyTorch's operator database on the device: one sample of each entry.
+
+`nox -s ops` asks the whole of it; sweep_operators.py is its program.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+import operators_known
+from _operators import ENTRIES, KINDS, applies, check, faults
+from operators_known import KNOWN, Known, Question, stale, unexplained
+
+
+def entries(kind: str) -> list[str]:
+    return [n for n, op in ENTRIES.items() if applies(op, torch.float32, kind)]
+
+
+@pytest.mark.parametrize("name", entries("forward"))
+def test_the_first_sample_comes_out_as_on_the_cpu(name) -> None:
+    calls, found = check(name, "float32", "forward", 1)
+    assert calls == 1
+    assert unexplained(Question(name, "float32", "forward"), found) == []
+
+
+@pytest.mark.parametrize("name", entries("in-place"))
+def test_the_first_sample_in_place_comes_out_as_on_the_cpu(name) -> None:
+    calls, found = check(name, "float32", "in-place", 1)
+    assert calls == 1
+    assert unexplained(Question(name, "float32", "in-place"), found) == []
+
+
+def on_device(x: torch.Tensor) -> bool:
+    return x.device.type == "openreg"
+
+
+def warn(x: torch.Tensor) -> torch.Tensor:
+    if on_device(x):
+        warnings.warn("slow", UserWarning, stacklevel=1)
+    return x
+
+
+def refuse(x: torch.Tensor) -> torch.Tensor:
+    if on_device(x):
+        raise ValueError("no")
+    return x
+
+
+# Each is wrong on the device, and only there.
+PLANTED = {
+    "result 0: value": lambda x: x + on_device(x) * 1e-3,
+    "result 0: dtype": lambda x: x.double() if on_device(x) else x,
+    "result 0: shape": lambda x: x[0] if on_device(x) else x,
+    "result 0: strides": lambda x: (
+        (x.t().clone(memory_format=torch.contiguous_format)).t()
+        if on_device(x)
+        else x.clone()
+    ),
+    "device: a result is elsewhere": lambda x: x.cpu(),
+    "result 0: requires_grad": lambda x: x.requires_grad_(on_device(x)),
+    "argument 0: value": lambda x: x.add_(on_device(x)),
+    "results: 2, not 1": lambda x: [x, x] if on_device(x) else x,
+    "sharing": lambda x: x.clone() if on_device(x) else x.view(2, 3),
+    "warnings: ['UserWarning: slow']": warn,
+    "error: ValueError: no -- the CPU's is: none": refuse,
+    "generator: another state": lambda x: x if on_device(x) else x.normal_(),
+    "generator: the CPU's has moved": lambda x: torch.rand(2) * on_device(x),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_the_comparison_finds_a_fault_that_is_planted(fault) -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    found = list(faults(lambda x: PLANTED[fault](x), x))
+    assert any(line.startswith(fault) for line in found), found
+    assert list(faults(torch.sin, x)) == []
+
+
+def test_the_list_names_what_there_is() -> None:
+    for known in KNOWN:
+        questions = [
+            Question(name, dtype, kind)
+            for name in ENTRIES
+            for dtype in ("float32", "bfloat16", "complex64", "int64", "bool")
+            for kind in KINDS
+        ]
+        assert any(known.covers(question) for question in questions), known
+        assert known.reason.endswith("."), known
+
+
+def test_a_line_of_the_list_must_be_needed(monkeypatch) -> None:
+    line = Known("sin", "forward", "all", "value", "A reason.")
+    monkeypatch.setattr(operators_known, "KNOWN", [line])
+    asked = Question("sin", "float32", "forward")
+    other = Question("cos", "float32", "forward")
+    assert stale({asked: ["result 0: value: 1"]}) == []
+    assert stale({asked: []}) == [line]
+    assert stale({other: []}) == []
+    assert unexplained(asked, ["value: 1", "dtype: 2"]) == ["dtype: 2"]
+    assert unexplained(other, ["value: 1"]) == ["value: 1"]
