@@ -6,7 +6,7 @@
 
 namespace {
 
-// [binomial-meta] The result is like the counts; nothing reads the odds.
+// [binomial-meta-kernel] The result is like the counts; nothing reads the odds.
 at::Tensor binomial_meta(
     const at::Tensor& count, const at::Tensor&, std::optional<at::Generator>) {
   return at::empty_like(count);
@@ -15,6 +15,6 @@ at::Tensor binomial_meta(
 TORCH_LIBRARY_IMPL(aten, Meta, library) {
   library.impl("binomial", &binomial_meta);
 }
-// [/binomial-meta]
+// [/binomial-meta-kernel]
 
 }  // namespace

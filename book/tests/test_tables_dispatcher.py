@@ -88,17 +88,22 @@ def test_the_rows_show_every_way_that_a_table_can_look() -> None:
     assert set(tables.COMPOSITES) <= shown
 
 
-def test_openreg_overrides_one_operator_that_is_composite_above_autograd() -> (
-    None
-):
-    assert [
+def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
+    overridden = {
         name
         for name in tables.aten_operators()
         if tables.chosen(name, "PrivateUse1") == "kernel"
         and "CompositeImplicitAutograd" in tables.registered(name)
         and not tables.registered(name) & set(tables.COMPOSITES[:2])
         and tables.chosen(name, "CPU") != "kernel"
-    ] == ["aten::_has_compatible_shallow_copy_type"]
+    }
+    assert "aten::linear" not in overridden
+    without = {
+        n
+        for n in overridden
+        if "AutogradPrivateUse1" not in tables.registered(n)
+    }
+    assert without == {"aten::_has_compatible_shallow_copy_type"}
 
 
 # The operator set

@@ -217,8 +217,7 @@ at::Tensor& run_in_place(
 }
 // [/pointwise-run]
 
-// [pointwise-out] With out=, shifted or by the alias kernel: it may have to
-// convert, and to resize what is not there yet.
+// [pointwise-out] With out=: shifted if that serves, else by the alias kernel.
 template <typename Kernel, typename Op, typename... Args>
 at::Tensor& run_out(at::Tensor& out, const Args&... args) {
   if (!out.is_privateuseone() || !shifts(out, args...)) {

@@ -37,11 +37,12 @@ TIERS = {
     ),
     "c": Tier(
         "[one boxed function for all](#one-kernel-for-a-thousand-operators)",
-        "everything else that the CPU has",
-        "boxed.cpp boxed.h sparse.cpp sparse.h",
+        "everything else that the CPU has; sparse, quantized, nested",
+        "boxed.cpp boxed.h nested.cpp parts.cpp parts.h quantized.cpp "
+        "sparse.cpp",
     ),
     "d": Tier(
-        "[the fallback](operators.md#the-fallback)",
+        "[the fallback](fallback.md)",
         "operators of other libraries",
         "fallback.cpp fallback.h",
     ),
