@@ -124,7 +124,6 @@ def rows(device: str) -> dict[str, Call]:
         return torch.randn(shape).to(device)
 
     one, many = make(1), make(MILLION)
-    one_by_one = one.view(1, 1)
     small, large = make(64, 64), make(512, 512)
     image, kernel = make(8, 16, 32, 32), make(32, 16, 3, 3)
     heads = make(4, 8, 128, 64).requires_grad_()
@@ -136,8 +135,6 @@ def rows(device: str) -> dict[str, Call]:
         "add, 1": lambda: one + one,
         "mul, 1": lambda: one * 2,
         "relu, 1": lambda: one.relu(),
-        "mm, 1": lambda: one_by_one @ one_by_one,
-        "maximum, 1": lambda: torch.maximum(one, one),
         "add, 1M": lambda: many + many,
         "add_, 1M": lambda: many.add_(1e-6),
         "mul, 1M": lambda: many * many,
@@ -400,6 +397,23 @@ def steps(*, autograd_threads: bool) -> dict[str, Any]:
     return measure("train step")
 
 
+def ways() -> dict[str, float]:
+    """What a call of one element costs more than on the CPU, by each way."""
+
+    def calls(device: str) -> dict[str, Call]:
+        one = torch.ones(1).to(device)
+        matrix = one.view(1, 1)
+        return {
+            "shifted: add": lambda: one + one,
+            "on aliases: mm": lambda: matrix @ matrix,
+            "boxed, on aliases: maximum": lambda: torch.maximum(one, one),
+        }
+
+    cpu, device = calls("cpu"), calls("openreg")
+    found = {name: compare(cpu[name], device[name]) for name in cpu}
+    return {name: round(b - a, 2) for name, (a, b) in found.items()}
+
+
 # Where `backward` runs its kernels.
 BACKWARD = {
     "autograd's thread": ("steps", "auto"),
@@ -411,6 +425,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "steps": lambda: steps(autograd_threads=True),
     "steps, one thread": lambda: steps(autograd_threads=False),
     "overlap": overlap,
+    "ways": ways,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],
 }
 
