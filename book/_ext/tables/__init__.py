@@ -95,6 +95,18 @@ from tables.memory import (
     methods_of,
     pool_calls,
 )
+from tables.operator_table import (
+    TIERS,
+    known_differences,
+    known_lines,
+    look,
+    operator_tiers,
+    operators_linear,
+    operators_nn,
+    operators_other,
+    operators_special,
+    tier,
+)
 from tables.operators import (
     MINIMAL_LISTINGS,
     REMOVED_TOOLS,
