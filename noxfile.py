@@ -319,11 +319,11 @@ def lint(session: nox.Session) -> None:
     cpp = [path for path in cpp_files() if "tests" not in path.parts]
     book = ROOT / "book" / "_ext"
     machinery = [ROOT / "conftest.py", book / "listing.py", book / "regions.py"]
-    session.log(f"backend C++: {count(cpp)} lines of at most 11000")
+    session.log(f"backend C++: {count(cpp)} lines of at most 12500")
     session.log(f"book machinery: {count(machinery)} lines of at most 900")
     sources = [path.read_text() for path in cpp if path.suffix == ".cpp"]
     heavy = sum("<ATen/" in text or "<torch/" in text for text in sources)
-    session.log(f"C++ files that include ATen or torch: {heavy} of about 26")
+    session.log(f"C++ files that include ATen or torch: {heavy} of about 34")
 
 
 @nox.session
@@ -359,9 +359,9 @@ def smoke(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Print what the release build's operators, pool and streams cost."""
+    """Print what the release build costs; -- --record FILE keeps it."""
     program = ROOT / "backend" / "tests" / "bench_device.py"
-    run(session, install_release(session), program)
+    run(session, install_release(session), program, *session.posargs)
 
 
 @nox.session

@@ -14,7 +14,7 @@ import torch_openreg._C
 
 
 def run(
-    code: str, *arguments: str, **environment: str
+    code: str, *arguments: str, timeout: float = 120, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs `code` in a new interpreter; standard error follows the output.
 
@@ -26,13 +26,15 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=timeout,
     )
 
 
-def prints(code: str, *arguments: str, **environment: str) -> str:
+def prints(
+    code: str, *arguments: str, timeout: float = 120, **environment: str
+) -> str:
     """What `code` prints; it must end well."""
-    process = run(code, *arguments, **environment)
+    process = run(code, *arguments, timeout=timeout, **environment)
     assert process.returncode == 0, process.stdout
     return process.stdout
 

@@ -37,6 +37,11 @@ COLUMNS = {
         "OPENREG_OPERATORS": "minimal",
     },
 }
+TWO_THREADS = {
+    "OMP_NUM_THREADS": "2",
+    "MKL_NUM_THREADS": "2",
+    "OMP_PROC_BIND": "true",
+}
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -44,19 +49,69 @@ ONE_THREAD = {
 }
 
 
-def train_step(device: str) -> Call:
+# Every row stands with what it may cost at most, over the CPU.
+
+
+class Lstm(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = torch.nn.LSTM(64, 64, batch_first=True)
+        self.head = torch.nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.cells(x)[0][:, -1])
+
+
+def mlp() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)
+    )
+
+
+def cnn() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3, padding=1),
+        torch.nn.BatchNorm2d(16),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(16, 32, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(32 * 8 * 8, 10),
+    )
+
+
+def transformer() -> torch.nn.Module:
+    layer = torch.nn.TransformerEncoderLayer(
+        64, 4, 128, dropout=0.0, batch_first=True
+    )
+    return torch.nn.Sequential(
+        torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        torch.nn.Flatten(),
+        torch.nn.Linear(16 * 64, 10),
+    )
+
+
+MODELS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
+    "MLP": (mlp, (64, 64)),
+    "CNN": (cnn, (16, 3, 16, 16)),
+    "LSTM": (Lstm, (16, 16, 64)),
+    "transformer": (transformer, (16, 16, 64)),
+}
+
+
+def train_step(device: str, name: str) -> Call:
+    make, shape = MODELS[name]
     torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)
-    ).to(device)
-    x = torch.randn(64, 256).to(device)
-    y = torch.randint(10, (64,)).to(device)
-    sgd = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    model = make().to(device)
+    x = torch.randn(shape).to(device)
+    y = torch.randint(10, shape[:1]).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
 
     def step() -> None:
-        sgd.zero_grad()
         torch.nn.functional.cross_entropy(model(x), y).backward()
-        sgd.step()
+        optimizer.step()
+        optimizer.zero_grad()  # last, so that a step begins without gradients
 
     return step
 
@@ -69,28 +124,64 @@ def rows(device: str) -> dict[str, Call]:
         return torch.randn(shape).to(device)
 
     one, many = make(1), make(MILLION)
+    one_by_one = one.view(1, 1)
     small, large = make(64, 64), make(512, 512)
     image, kernel = make(8, 16, 32, 32), make(32, 16, 3, 3)
     heads = make(4, 8, 128, 64).requires_grad_()
     host = torch.randn(MILLION)
+    lstm, steps = torch.nn.LSTM(64, 64).to(device), make(16, 16, 64)
     return {
         "empty": lambda: torch.empty(64, device=device),
+        "views": lambda: small.view(8, 512)[1:5].t().unsqueeze(0),
         "add, 1": lambda: one + one,
+        "mul, 1": lambda: one * 2,
+        "relu, 1": lambda: one.relu(),
+        "mm, 1": lambda: one_by_one @ one_by_one,
+        "maximum, 1": lambda: torch.maximum(one, one),
         "add, 1M": lambda: many + many,
         "add_, 1M": lambda: many.add_(1e-6),
+        "mul, 1M": lambda: many * many,
+        "sum, 1M": lambda: many.sum(),
         "relu, 1M": lambda: many.relu(),
+        "softmax, 512 x 512": lambda: large.softmax(1),
+        "layer_norm, 512 x 512": lambda: torch.nn.functional.layer_norm(
+            large, (512,)
+        ),
         "mm, 64": lambda: small @ small,
         "mm, 512": lambda: large @ large,
-        "softmax, 512 x 512": lambda: large.softmax(1),
+        "conv2d": lambda: torch.conv2d(image, kernel, padding=1),
+        "sort, 512 x 512": lambda: large.sort(),
         "item": lambda: one.item(),
         "copy from the host, 1M": lambda: many.copy_(host),
         "copy to the host, 1M": lambda: host.copy_(many),
         "attention, both passes": lambda: (
             attention(heads, heads, heads).sum().backward()
         ),
-        "conv2d": lambda: torch.conv2d(image, kernel, padding=1),
-        "MLP train step": train_step(device),
-    }
+        "LSTM, both passes": lambda: lstm(steps)[0].sum().backward(),
+    } | {f"{name} train step": train_step(device, name) for name in MODELS}
+
+
+AT_MOST = {
+    "empty": 1.10,
+    "views": 1.10,
+    "add, 1": 1.20,
+    "mul, 1": 1.20,
+    "relu, 1": 1.20,
+    "add, 1M": 1.05,
+    "mul, 1M": 1.05,
+    "sum, 1M": 1.05,
+    "softmax, 512 x 512": 1.05,
+    "layer_norm, 512 x 512": 1.05,
+    "mm, 64": 1.05,
+    "mm, 512": 1.05,
+    "conv2d": 1.05,
+    "sort, 512 x 512": 1.05,
+    "attention, both passes": 1.15,
+    "LSTM, both passes": 1.15,
+    "MLP train step": 1.20,
+    "CNN train step": 1.10,
+    "transformer train step": 1.15,
+}
 
 
 def seconds(call: Call, times: int) -> float:
@@ -114,11 +205,11 @@ def compare(cpu: Call, device: Call) -> tuple[float, float]:
     return median(samples[cpu]), median(samples[device])
 
 
-def measure() -> dict[str, tuple[float, float] | None]:
+def measure(pattern: str = "") -> dict[str, tuple[float, float] | None]:
     """Every row; None for what the device has no kernel for."""
     cpu, device = rows("cpu"), rows("openreg")
     found: dict[str, tuple[float, float] | None] = {}
-    for name in cpu:
+    for name in (name for name in cpu if pattern in name):
         try:
             found[name] = compare(cpu[name], device[name])
         except NotImplementedError:
@@ -170,11 +261,44 @@ def overlap() -> dict[str, tuple[float, float]]:
     return found
 
 
+# Other costs
+
+
+def memory_peak(device: str) -> int:
+    """Bytes that a step of the transformer needs beyond what it began with."""
+    step = train_step(device, "transformer")
+    step()
+    with torch.profiler.profile(profile_memory=True) as profile:
+        step()
+    now = peak = 0
+    for event in profile.profiler.kineto_results.events():
+        where = str(event.device_type()).lower()
+        if event.name() == "[memory]" and where.endswith(device):
+            now += event.nbytes()
+            peak = max(peak, now)
+    return peak
+
+
+def import_times() -> tuple[float, float]:
+    """Milliseconds of `import torch`, without the backend and with it."""
+    times: dict[str, list[float]] = {"0": [], "1": []}
+    for turn in range(11):
+        for autoload in ("0", "1") if turn % 2 else ("1", "0"):
+            start = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-c", "import torch"],
+                env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload},
+                check=True,
+            )
+            times[autoload].append((time.perf_counter() - start) * 1e3)
+    return median(times["0"]), median(times["1"])
+
+
 # The report
 
 
-def ask(what: str, variables: dict[str, str]) -> dict[str, Any]:
-    """Runs one of the functions above in a process of its own."""
+def ask(what: str, variables: dict[str, str]) -> Any:
+    """Runs one of `PARTS` in a process of its own."""
     done = subprocess.run(
         [sys.executable, __file__, what],
         env=os.environ | ONE_THREAD | variables,
@@ -185,8 +309,8 @@ def ask(what: str, variables: dict[str, str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def allocation() -> str:
-    """What pool_bench.cpp prints, a C++ program that allocates and frees."""
+def allocation() -> dict[str, float]:
+    """Bytes -> ns by pool_bench.cpp, which allocates and frees in C++."""
     from torch_openreg import _C
 
     here = Path(__file__).parent
@@ -207,15 +331,42 @@ def allocation() -> str:
             ],
             check=True,
         )
-        return subprocess.run(
+        printed = subprocess.run(
             [program], stdout=subprocess.PIPE, text=True, check=True
         ).stdout
+    lines = (line.split() for line in printed.splitlines())
+    return {size: float(nanoseconds) for size, nanoseconds in lines}
 
 
-def report() -> None:
-    columns = {name: ask("measure", env) for name, env in COLUMNS.items()}
+def collect() -> dict[str, Any]:
+    """Everything that is measured, and where and when."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "torch": torch.__version__.partition("+")[0],
+        "cpu": cpu_name(),
+        "rows": {name: ask("measure", env) for name, env in COLUMNS.items()},
+        "two threads": {
+            name: ask(what, TWO_THREADS | {"OPENREG_LAUNCH": mode})
+            for name, (what, mode) in BACKWARD.items()
+        },
+        "allocation": allocation(),
+        "overlap": ask("overlap", COLUMNS["async"]),
+        "memory": ask("memory", COLUMNS["auto"]),
+        "import": import_times(),
+    }
+
+
+def cpu_name() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [x.partition(":")[2] for x in lines if x.startswith("model name")]
+    name = names[0].strip() if names else "unknown CPU"
+    return f"{os.cpu_count()} x {name}"
+
+
+def show(figures: dict[str, Any]) -> None:
+    columns = figures["rows"]
     head = "".join(f"{name:>22}" for name in columns)
-    print(f"{'median, microseconds':24}{'CPU':>10}{head}")
+    print(f"{'median, microseconds':24}{'CPU':>10}{head}{'at most':>10}")
     for row, (cpu, _) in columns["auto"].items():
         cells = ""
         for column in columns.values():
@@ -224,24 +375,57 @@ def report() -> None:
                 continue
             beside, device = column[row]
             cells += f"{device:13.2f} ({device / beside:6.2f})"
-        print(f"{row:24}{cpu:10.2f}{cells}")
-    print("in brackets: over the CPU in the same process\n")
-    print("alloc + free from the cache, one thread")
-    for line in allocation().splitlines():
-        size, nanoseconds = line.split()
-        print(f"{int(size):>12} bytes {nanoseconds:>8} ns")
+        most = f"{AT_MOST[row]:10.2f}" if row in AT_MOST else ""
+        print(f"{row:24}{cpu:10.2f}{cells}{most}")
+    print("in brackets: over the CPU in the same process")
+    for name, steps in figures["two threads"].items():
+        print(f"\ntwo threads, bound to their cores; {name}")
+        for row, (cpu, device) in steps.items():
+            print(f"{row:24}{cpu:10.2f}{device:13.2f} ({device / cpu:6.2f})")
+    print("\nalloc + free from the cache, one thread")
+    for size, nanoseconds in figures["allocation"].items():
+        print(f"{int(size):>12} bytes {nanoseconds:8.1f} ns")
     print("\nasync, milliseconds: on two streams, and ordered by an event")
-    found = ask("overlap", COLUMNS["async"])
-    for name, (together, in_order) in found.items():
+    for name, (together, in_order) in figures["overlap"].items():
         print(f"{name:34}{together:8.1f}{in_order:8.1f}")
+    cpu, device = figures["memory"]
+    print(f"\npeak of a transformer step, bytes: {cpu} on the CPU, ", end="")
+    print(f"{device} on the device ({device / cpu:.2f})")
+    bare, loaded = figures["import"]
+    print(f"import torch: {bare:.0f} ms, with the backend {loaded:.0f} ms")
+
+
+def steps(*, autograd_threads: bool) -> dict[str, Any]:
+    torch.autograd.set_multithreading_enabled(autograd_threads)
+    return measure("train step")
+
+
+# Where `backward` runs its kernels.
+BACKWARD = {
+    "autograd's thread": ("steps", "auto"),
+    "a worker, as all kernels": ("steps", "async"),
+    "the calling thread": ("steps, one thread", "auto"),
+}
+PARTS: dict[str, Callable[[], object]] = {
+    "measure": measure,
+    "steps": lambda: steps(autograd_threads=True),
+    "steps, one thread": lambda: steps(autograd_threads=False),
+    "overlap": overlap,
+    "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],
+}
+
+
+def main(arguments: list[str]) -> None:
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    if arguments[:1] in ([name] for name in PARTS):
+        print(json.dumps(PARTS[arguments[0]]()))
+        return
+    figures = collect()
+    show(figures)
+    if arguments[:1] == ["--record"]:
+        text = json.dumps(figures, indent=1) + "\n"
+        Path(arguments[1]).write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    what = sys.argv[1:]
-    if what == ["measure"]:
-        print(json.dumps(measure()))
-    elif what == ["overlap"]:
-        print(json.dumps(overlap()))
-    else:
-        report()
+    main(sys.argv[1:])

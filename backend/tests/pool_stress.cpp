@@ -158,7 +158,7 @@ void check_empty(Pool& pool) {
   const auto stats = pool.stats();
   for (const auto& kind : stats.counts) {
     for (const auto& count : kind) {
-      CHECK(count.current == 0);
+      CHECK(count.current() == 0);
     }
   }
   CHECK(pool.snapshot().empty());

@@ -19,10 +19,10 @@ def inputs(
 ) -> list[torch.Tensor]:
     """Query, key and value as a model makes them: heads from a last dim."""
     torch.manual_seed(0)
-    shapes = zip((heads[0], heads[1], heads[1]), lengths + lengths[1:])  # noqa: B905
+    counts = heads + heads[1:]
     return [
         torch.randn(2, length, count, 16).to(dtype).transpose(1, 2)
-        for count, length in shapes
+        for count, length in zip(counts, lengths + lengths[1:], strict=True)
     ]
 
 
@@ -128,9 +128,13 @@ def test_gradients_are_those_of_differences() -> None:
 def test_tensors_of_two_devices_are_refused() -> None:
     query, key, value = inputs()
     for other in ("openreg:1", "cpu"):
-        with pytest.raises(RuntimeError):
+        with pytest.raises(RuntimeError, match="to have the same device"):
             F.scaled_dot_product_attention(
                 query.to("openreg"), key.to(other), value.to("openreg")
+            )
+        with pytest.raises(RuntimeError, match="to be on the same device"):
+            F.scaled_dot_product_attention(
+                *(t.to("openreg") for t in inputs()), attn_mask=bias().to(other)
             )
     x = query.to("openreg")
     assert F.scaled_dot_product_attention(x, x, x).shape == query.shape

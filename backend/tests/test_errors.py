@@ -617,4 +617,5 @@ def test_without_a_device_every_use_says_so_and_nothing_crashes() -> None:
     assert (first, second, last) == ("False 0", "False 0", "2.0")
     for use in uses:
         assert " refused " in use, use
-        assert "No openreg devices are available: OPENREG_DEVICE_COUNT" in use
+        expected = "No openreg devices are available: OPENREG_DEVICE_COUNT"
+        assert expected in use, use

@@ -96,8 +96,9 @@ def test_training_follows_the_cpu(name) -> None:
     torch.testing.assert_close(on_device, on_host, rtol=1e-5, atol=0)
 
 
-def test_the_mlp_matches_bit_for_bit() -> None:
-    make, shape = MODELS["mlp"]
+@pytest.mark.parametrize("name", ["mlp", "lstm"])
+def test_training_matches_bit_for_bit(name) -> None:
+    make, shape = MODELS[name]
     assert losses(make, shape, "openreg").equal(losses(make, shape, "cpu"))
 
 
@@ -118,6 +119,70 @@ def test_recurrent_gradients_are_right(cell, bias) -> None:
             [t.grad.to("cpu", copy=True) for t in (moved, *net.parameters())]
         )
     torch.testing.assert_close(*gradients)
+
+
+LAYERS = {
+    "one": {},
+    "two, both ways": {"num_layers": 2, "bidirectional": True},
+    "batch first, no bias": {"batch_first": True, "bias": False},
+    "dropout": {"num_layers": 2, "dropout": 0.5},
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_lstm_layers_are_the_cpus_bits(name) -> None:
+    outcomes = []
+    for device in ("cpu", "openreg"):
+        torch.manual_seed(0)
+        net = nn.LSTM(3, 4, **LAYERS[name]).to(device)
+        x = torch.randn(5, 2, 3).to(device).requires_grad_()
+        torch.manual_seed(1)  # dropout draws from here on
+        out, (h, c) = net(x)
+        (out.sum() + (h * c).sum()).backward()
+        tensors = [out, h, c, x.grad, *(p.grad for p in net.parameters())]
+        outcomes.append(tensors)
+    for host, device in zip(*outcomes, strict=True):
+        assert device.cpu().equal(host)
+        assert device.stride() == host.stride()
+
+
+LSTM_OTHERWISE = {
+    "a cell": lambda x: nn.LSTMCell(3, 4).to(x)(x[0])[0],
+    "a projection": lambda x: nn.LSTM(3, 4, proj_size=2).to(x)(x)[0],
+    "float64": lambda x: nn.LSTM(3, 4).to(x.device).double()(x.double())[0],
+    "no batch": lambda x: nn.LSTM(3, 4).to(x)(x[:, :0])[0],
+}
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("name", LSTM_OTHERWISE)
+def test_other_lstms_are_made_of_cells(name) -> None:
+    results = []
+    for device in ("cpu", "openreg"):
+        torch.manual_seed(0)
+        net = LSTM_OTHERWISE[name]
+        x = torch.linspace(-1, 1, 30).view(5, 2, 3)
+        results.append(net(x.to(device)).cpu())
+    torch.testing.assert_close(*results)
+
+
+def test_an_lstm_obeys_autocast_and_compiles() -> None:
+    net = nn.LSTM(3, 4).to("openreg")
+    x = torch.rand(5, 2, 3, device="openreg", requires_grad=True)
+    with torch.autocast("openreg", dtype=torch.bfloat16):
+        assert net(x)[0].dtype is torch.bfloat16
+    compiled = torch.compile(net, backend="aot_eager")(x)[0]
+    assert compiled.equal(net(x)[0])
+    (gradient,) = torch.autograd.grad(compiled.sum(), x)
+    assert gradient.equal(torch.autograd.grad(net(x)[0].sum(), x)[0])
+
+
+def test_an_lstm_refuses_states_of_the_host() -> None:
+    net = nn.LSTM(3, 4).to("openreg")
+    x = torch.rand(5, 2, 3, device="openreg")
+    with pytest.raises(RuntimeError, match="at the same device"):
+        net(x, (torch.rand(1, 2, 4), torch.rand(1, 2, 4)))
+    assert net(x)[0].shape == (5, 2, 4)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

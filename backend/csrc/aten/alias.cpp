@@ -3,7 +3,7 @@
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 
-#include "csrc/aten/sparse.h"
+#include "csrc/aten/parts.h"
 #include "csrc/runtime/allocator.h"
 
 namespace openreg {
@@ -207,8 +207,8 @@ at::Tensor Aliases::alias(const at::Tensor& tensor) {
   }
   const auto part = [&](const at::Tensor& t) { return this->alias(t); };
   auto alias =
-      is_sparse(tensor.layout())
-          ? make_sparse(tensor, c10::kCPU, part)
+      has_parts(tensor)
+          ? make_of_parts(tensor, c10::kCPU, part)
           : make_view(
                 shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
   tensors_.push_back({tensor, alias, /*output=*/false});
@@ -250,8 +250,8 @@ void Aliases::commit() {
     if (!output) {
       continue;
     }
-    if (is_sparse(device.layout())) {
-      assign_sparse(
+    if (has_parts(device)) {
+      assign_parts(
           device, alias, [&](const at::Tensor& t) { return adopt(t); });
       continue;
     }
@@ -301,7 +301,7 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
 }
 
 // [alias-adopt] Results change sides without a copy.
-// What is not sparse has to be plain memory: no quantizer, nothing opaque.
+// What has no parts has to be plain memory, nothing opaque.
 at::Tensor Aliases::adopt(const at::Tensor& result) {
   if (!result.defined()) {
     return result;
@@ -311,14 +311,14 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
       return device;
     }
   }
-  if (is_sparse(result.layout())) {
-    return make_sparse(
+  if (has_parts(result)) {
+    return make_of_parts(
         result,
         c10::Device(c10::kPrivateUse1, device_),
         [&](const at::Tensor& t) { return adopt(t); });
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      result.layout() == c10::kStrided && !result.is_quantized(),
+      result.layout() == c10::kStrided,
       "openreg: results of layout ",
       result.layout(),
       " and dtype ",

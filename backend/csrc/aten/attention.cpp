@@ -27,7 +27,7 @@ using Bias = std::optional<Tensor>;
 
 // [attention-choice] Which form, decided from the arguments alone.
 // The fused kernel takes what the CPU's own fused kernel takes. It has no
-// gradient of the bias, which the composed form has.
+// gradient of the bias, which the composed form has, and no nested arguments.
 int64_t choose(
     const Tensor& query,
     const Tensor& key,
@@ -37,7 +37,7 @@ int64_t choose(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  if (!full_operator_set()) {
+  if (!full_operator_set() || query.is_nested()) {
     return static_cast<int64_t>(at::SDPBackend::math);
   }
   const bool bias_learns = at::GradMode::is_enabled() && bias.has_value() &&

@@ -21,19 +21,14 @@ namespace {
 
 using torch::jit::Stack;
 
-bool writes(const c10::Argument& argument) {
-  const auto* const alias = argument.alias_info();
-  return alias != nullptr && alias->isWrite();
-}
-
 bool is_generator(const c10::Argument& argument) {
   const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
   return optional != nullptr &&
          optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// Arguments that may be on the CPU by contract: indices, and the lengths and
-// batch sizes of packed sequences.
+// Arguments that may be on the CPU by contract: indices, the lengths and batch
+// sizes of packed sequences, and the shapes in a nested tensor.
 bool may_be_on_cpu(
     const c10::FunctionSchema& schema, const c10::Argument& argument) {
   static const std::unordered_set<std::string> operators{
@@ -44,9 +39,17 @@ bool may_be_on_cpu(
       "aten::_unsafe_index",
       "aten::_unsafe_index_put",
       "aten::_pack_padded_sequence",
-      "aten::_pack_padded_sequence_backward"};
+      "aten::_pack_padded_sequence_backward",
+      "aten::_nested_view_from_buffer",
+      "aten::_nested_from_padded"};
   static const std::unordered_set<std::string> arguments{
-      "indices", "lengths", "batch_sizes"};
+      "indices",
+      "lengths",
+      "batch_sizes",
+      "nested_size",
+      "nested_strides",
+      "offsets",
+      "cpu_nested_shape_example"};
   return arguments.count(argument.name()) != 0 &&
          operators.count(schema.name()) != 0;
 }
@@ -55,22 +58,11 @@ bool is_on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().is_privateuseone();
 }
 
-template <typename Use>
-void for_each_tensor(const c10::IValue& value, Use&& use) {
-  if (value.isTensor()) {
-    use(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      use(tensor);
-    }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor> tensor :
-         value.toOptionalTensorList()) {
-      if (tensor.has_value()) {
-        use(*tensor);
-      }
-    }
-  }
+}  // namespace
+
+bool writes(const c10::Argument& argument) {
+  const auto* const alias = argument.alias_info();
+  return alias != nullptr && alias->isWrite();
 }
 
 // [boxed-device] The device that a call is for.
@@ -107,13 +99,40 @@ c10::DeviceIndex device_of_call(
 }
 // [/boxed-device]
 
+// [boxed-generator] The CPU's generator that draws for the device's.
+c10::IValue host_generator(
+    c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value) {
+  if (value.isGenerator()) {
+    return inner_generator(value.toGenerator(), device);
+  }
+  if (value.isNone() && is_generator(argument)) {
+    return inner_generator(default_generator(device), device);
+  }
+  return value;
+}
+// [/boxed-generator]
+
+namespace {
+
+// [boxed-packs] Whether arguments are packed into an object of the library.
+// It keeps them, so it gets copies: an alias does not own what it shows.
+bool packs(const c10::FunctionSchema& schema) {
+  return schema.returns().size() == 1 &&
+         schema.returns()[0].type()->kind() == c10::TypeKind::ClassType;
+}
+// [/boxed-packs]
+
 // [boxed-argument] What takes an argument's place in the CPU's call.
 c10::IValue to_alias(
     Aliases& aliases,
     c10::DeviceIndex device,
+    bool packed,
     const c10::Argument& argument,
     c10::IValue value) {
   const auto alias = [&](const at::Tensor& tensor) {
+    if (packed) {
+      return tensor.defined() ? tensor.cpu() : tensor;
+    }
     return writes(argument) ? aliases.alias_output(tensor)
                             : aliases.alias(tensor);
   };
@@ -136,13 +155,7 @@ c10::IValue to_alias(
   if (value.isDevice()) {
     return c10::Device(c10::kCPU);
   }
-  if (value.isGenerator()) {
-    return inner_generator(value.toGenerator(), device);
-  }
-  if (value.isNone() && is_generator(argument)) {
-    return inner_generator(default_generator(device), device);
-  }
-  return value;
+  return host_generator(device, argument, std::move(value));
 }
 // [/boxed-argument]
 
@@ -169,9 +182,11 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
       schema, c10::ArrayRef<c10::IValue>(stack->data() + first, count));
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   Aliases aliases(device);
+  const bool packed = packs(schema);
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[first + i];
-    value = to_alias(aliases, device, schema.arguments()[i], std::move(value));
+    value = to_alias(
+        aliases, device, packed, schema.arguments()[i], std::move(value));
   }
   launch(device, schema.name().c_str(), [&] {
     KernelScope scope(device);
@@ -191,26 +206,35 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
   call_on_aliases<c10::DispatchKey::CPU>(op, stack);
 }
 
-// [boxed-register] Every ATen operator with a CPU kernel and none of ours.
-static torch::CppFunction kernel_under(c10::DispatchKey key) {
-  using enum c10::DispatchKey;
-  using torch::CppFunction;
-  switch (key) {
-    case SparseCPU:
-      return CppFunction::makeFromBoxedFunction<&call_on_aliases<SparseCPU>>();
-    case SparseCsrCPU:
-      return CppFunction::makeFromBoxedFunction<
-          &call_on_aliases<SparseCsrCPU>>();
-    default:
-      return CppFunction::makeFromBoxedFunction<&alias_kernel>();
-  }
+// [boxed-keys] One instance for each kind of tensor.
+template <c10::DispatchKey key>
+static torch::CppFunction kernel() {
+  return torch::CppFunction::makeFromBoxedFunction<&call_on_aliases<key>>();
 }
 
+static torch::CppFunction kernel_under(c10::DispatchKey key) {
+  using enum c10::DispatchKey;
+  switch (key) {
+    case SparseCPU:
+      return kernel<SparseCPU>();
+    case SparseCsrCPU:
+      return kernel<SparseCsrCPU>();
+    case QuantizedCPU:
+      return kernel<QuantizedCPU>();
+    case NestedTensorCPU:
+      return kernel<NestedTensorCPU>();
+    default:
+      return kernel<CPU>();
+  }
+}
+// [/boxed-keys]
+
+// [boxed-register] Every operator with a CPU kernel and none of ours.
 static void register_alias_kernel(
     torch::Library& library,
     const c10::OperatorName& name,
     c10::DispatchKey key) {
-  auto short_name = name.name.substr(sizeof("aten::") - 1);
+  auto short_name = name.name.substr(name.name.find("::") + 2);
   if (!name.overload_name.empty()) {
     short_name += "." + name.overload_name;
   }
@@ -219,13 +243,14 @@ static void register_alias_kernel(
   }
 }
 
-void register_alias_kernels(torch::Library& library, c10::DispatchKey key) {
+void register_alias_kernels(
+    torch::Library& library, const char* name_space, c10::DispatchKey key) {
   const auto ours = c10::toRuntimePerBackendFunctionalityKey(
       c10::toFunctionalityKey(key), c10::BackendComponent::PrivateUse1Bit);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const auto& name : dispatcher.getRegistrationsForDispatchKey(key)) {
     const auto op = dispatcher.findSchema(name);
-    if (name.getNamespace() == "aten" && op.has_value() &&
+    if (name.getNamespace() == name_space && op.has_value() &&
         !op->hasKernelForDispatchKey(ours)) {
       register_alias_kernel(library, name, key);
     }

@@ -7,6 +7,38 @@
 
 namespace openreg {
 
+// The device of a call: that of its tensors, or the one that is asked for.
+// Raises PyTorch's message for tensors on different devices.
+c10::DeviceIndex device_of_call(
+    const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments);
+
+// What a CPU kernel draws from, where `argument` is a generator: the device's
+// own for None. Any other value comes back as it is.
+c10::IValue host_generator(
+    c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value);
+
+// Whether the operator writes to `argument`.
+bool writes(const c10::Argument& argument);
+
+// Calls `use` with each tensor of an argument, be it one or a list.
+template <typename Use>
+void for_each_tensor(const c10::IValue& value, Use&& use) {
+  if (value.isTensor()) {
+    use(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      use(tensor);
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor> tensor :
+         value.toOptionalTensorList()) {
+      if (tensor.has_value()) {
+        use(*tensor);
+      }
+    }
+  }
+}
+
 // Runs the CPU kernel of `op` on aliases of the device tensors in `stack`.
 // Raises PyTorch's message for tensors on different devices.
 void alias_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
@@ -15,10 +47,11 @@ void alias_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 template <typename Op>
 using Alias = at::native::call_fallback_fn<&alias_kernel, Op>;
 
-// Registers with `library` an alias kernel for every ATen operator that has a
-// kernel under `key`, the CPU's twin of the library's own key, and none of the
-// device yet; so it comes last.
-void register_alias_kernels(torch::Library& library, c10::DispatchKey key);
+// Registers with `library` an alias kernel for every operator of the namespace
+// that has a kernel under `key`, the CPU's twin of the library's own key, and
+// none of the device yet; so it comes last.
+void register_alias_kernels(
+    torch::Library& library, const char* name_space, c10::DispatchKey key);
 
 // Alias kernels for operators whose kernel for all devices is the CPU's.
 void register_host_bound(torch::Library& library);

@@ -10,6 +10,7 @@
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/kernels.h"
+#include "csrc/aten/structured.h"
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/host_allocator.h"
 
@@ -65,8 +66,10 @@ void copy_bytes(
 // It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
 // device memory through its alias, host memory as it is.
 void copy_elements(const at::Tensor& src, const at::Tensor& dst) {
-  // With one side on the host it is never queued: the host may move on.
+  // With one side on the host it is never queued: the host may move on. And
+  // not every dtype converts to every other.
   const bool sure = src.device().type() == dst.device().type() &&
+                    is_usual_or_bool(src) && is_usual_or_bool(dst) &&
                     at::is_expandable_to(src.sizes(), dst.sizes());
   const auto copy = [](const at::Tensor& to, const at::Tensor& from) {
     to.copy_(from);
@@ -137,8 +140,16 @@ at::Tensor copy_from(
 }
 // [/copy-from]
 
+// The fallback's way back. The CPU's kernel has resized its copy, and warned
+// where it must: the device's tensor follows without a word.
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
-  at::native::resize_output(dst, self.sizes());
+  if (dst.sizes() != self.sizes()) {
+    dst.resize_(self.sizes());
+    if (self.is_non_overlapping_and_dense()) {
+      dst.unsafeGetTensorImpl()->set_sizes_and_strides(
+          self.sizes(), self.strides());
+    }
+  }
   return copy_from(self, dst, /*non_blocking=*/false);
 }
 
@@ -183,15 +194,21 @@ void register_item(const Registrar& add) {
 }
 
 // [copy-math-bits] A copy handles conjugate and negative bits itself.
-// Without these two lines clone() on such a view recurses until the stack
-// overflows: PyTorch would resolve the bit first, by copying.
+// Without this, clone() on such a view recurses until the stack overflows:
+// PyTorch would resolve the bit first, by copying.
+static void let_copies_pass(torch::Library& library, const char* key) {
+  using torch::CppFunction;
+  if (!omitted(key)) {
+    library.impl("_copy_from", CppFunction::makeFallthrough());
+    library.impl("_copy_from_and_resize", CppFunction::makeFallthrough());
+  }
+}
+
 TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
-  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
-  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+  let_copies_pass(library, "Conjugate");
 }
 TORCH_LIBRARY_IMPL(aten, Negative, library) {
-  library.impl("_copy_from", torch::CppFunction::makeFallthrough());
-  library.impl("_copy_from_and_resize", torch::CppFunction::makeFallthrough());
+  let_copies_pass(library, "Negative");
 }
 // [/copy-math-bits]
 

@@ -1,35 +1,72 @@
 #include "csrc/aten/fallback.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <mutex>
+#include <set>
 #include <unordered_set>
+#include <vector>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/CPUFallback.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include "csrc/aten/alias.h"
+#include "csrc/aten/boxed.h"
 #include "csrc/aten/registry.h"
 
 namespace openreg {
 namespace {
 
-enum class Mode { allow, warn, forbid };
+using Arguments = c10::ArrayRef<c10::IValue>;
 
-constexpr std::array<const char*, 3> mode_names{"allow", "warn", "forbid"};
-
-std::atomic<Mode> mode{Mode::allow};
-
-struct Counts {
+// Every thread's fallbacks, autograd's too, follow one policy.
+struct State {
   std::mutex mutex;
+  FallbackPolicy policy{"allow", {}};
   std::map<std::string, int64_t> calls;
+  std::set<std::string> warned;
 };
 
-Counts& counts() {
-  static auto* const instance = new Counts;
+State& state() {
+  static auto* const instance = new State;
   return *instance;
 }
+
+std::string without_overload(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
+// [fallback-policy] Refuse, or count, and perhaps warn.
+// What was said of an operator's name counts more than what was said of all.
+const std::string& policy_of(const std::string& name) {
+  const auto& [all, named] = state().policy;
+  for (const auto& key : {name, without_overload(name)}) {
+    if (const auto found = named.find(key); found != named.end()) {
+      return found->second;
+    }
+  }
+  return all;
+}
+
+void obey_policy(const std::string& name) {
+  std::unique_lock lock(state().mutex);
+  const auto& policy = policy_of(name);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      policy != "forbid",
+      "openreg: '",
+      name,
+      "' has no kernel for the device, and torch.openreg.fallback forbids "
+      "running it on the host.");
+  ++state().calls[name];
+  if (policy == "warn" && state().warned.insert(name).second) {
+    lock.unlock();  // a warning may run Python
+    TORCH_WARN(
+        "openreg: '",
+        name,
+        "' has no kernel for the device and runs on the host, on copies.");
+  }
+}
+// [/fallback-policy]
 
 // Operators that make, copy or rehouse a tensor: the fallback makes its copies
 // with them, so it cannot stand in for them.
@@ -48,12 +85,8 @@ bool is_foundation(const std::string& name) {
 }
 
 // [fallback-refuse] What no copy can do right is refused.
-// A view made on a copy would not alias, and tensors of two devices would be
-// brought together silently.
-void check_arguments(
-    const c10::FunctionSchema& schema,
-    const std::string& name,
-    const torch::jit::Stack& stack) {
+void refuse_foundation_and_views(
+    const c10::FunctionSchema& schema, const std::string& name) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       !is_foundation(name),
       "openreg: the CPU fallback is itself built on '",
@@ -68,70 +101,155 @@ void check_arguments(
         "' has no kernel for the device, and the CPU fallback cannot make a "
         "view. Register a kernel for it under PrivateUse1.");
   }
-  CommonDevice common;
-  const auto arguments = torch::jit::last(stack, schema.arguments().size());
-  for (const auto& value : arguments) {
-    if (value.isTensor()) {
-      common.add(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) {
-        common.add(tensor);
-      }
-    }
-  }
 }
 // [/fallback-refuse]
 
-void count(const std::string& name) {
-  int64_t calls = 0;
-  {
-    std::lock_guard lock(counts().mutex);
-    calls = ++counts().calls[name];
+// [fallback-overlap] A copy of one argument does not see writes to another.
+// Those that are the same tensor get one copy; what overlaps in part raises
+// PyTorch's own message.
+void refuse_partial_overlap(
+    const c10::FunctionSchema& schema, Arguments arguments) {
+  std::vector<at::Tensor> read;
+  std::vector<at::Tensor> written;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    auto& tensors = writes(schema.arguments()[i]) ? written : read;
+    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined()) {
+        tensors.push_back(tensor);
+      }
+    });
   }
-  if (mode == Mode::warn && calls == 1) {
-    TORCH_WARN(
-        "openreg: '",
-        name,
-        "' has no kernel for the device and runs on the host, on copies.");
+  for (auto it = written.begin(); it != written.end(); ++it) {
+    for (const auto& other : read) {
+      at::assert_no_partial_overlap(*it, other);
+    }
+    std::for_each(std::next(it), written.end(), [&](const at::Tensor& other) {
+      at::assert_no_partial_overlap(*it, other);
+    });
   }
 }
+// [/fallback-overlap]
 
-// [fallback-kernel] Refuse, count, then PyTorch's own boxed fallback.
+// [fallback-copies] A tensor that is passed twice is copied once.
+// So a kernel finds the same tensor twice, as it would on the CPU. This lives
+// as long as one fallback, on the thread that makes it.
+class Copies;
+thread_local Copies* current_copies = nullptr;
+
+class Copies {
+ public:
+  Copies() : outer_(std::exchange(current_copies, this)) {}
+  ~Copies() {
+    current_copies = outer_;
+  }
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+
+  at::Tensor of(const at::Tensor& tensor) {
+    for (const auto& [device, host] : pairs_) {
+      if (device.is_same(tensor) || same_elements(device, tensor)) {
+        return host;
+      }
+    }
+    return pairs_.emplace_back(tensor, tensor.cpu()).second;
+  }
+
+ private:
+  static bool same_elements(const at::Tensor& a, const at::Tensor& b) {
+    return at::get_overlap_status(a, b) == at::MemOverlapStatus::Full &&
+           a.sizes() == b.sizes() && a.dtype() == b.dtype() &&
+           a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+  }
+  Copies* const outer_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
+};
+// [/fallback-copies]
+
+// [fallback-to-cpu] PyTorch's fallback asks this operator for its copies.
+std::vector<at::Tensor> to_cpu(at::TensorList tensors) {
+  std::vector<at::Tensor> result;
+  for (const auto& tensor : tensors) {
+    result.push_back(
+        current_copies ? current_copies->of(tensor) : tensor.cpu());
+  }
+  return result;
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_to_cpu", &to_cpu);
+}
+// [/fallback-to-cpu]
+
+// [fallback-autograd] What autograd records of a kernel, it records of copies.
+// Nobody else has a formula for the way back, or counts it as a change.
+at::Tensor copy_back(const at::Tensor& self, const at::Tensor& dst) {
+  if (dst.sizes() != self.sizes()) {
+    dst.resize_(self.sizes());
+  }
+  return dst.copy_(self);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  library.impl("_to_cpu", &to_cpu);
+  library.impl("_copy_from_and_resize", &copy_back);
+}
+// [/fallback-autograd]
+
+// [fallback-kernel] Check, count, then PyTorch's own boxed fallback.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& schema = op.schema();
   const auto name = c10::toString(op.operator_name());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      mode != Mode::forbid,
-      "openreg: '",
-      name,
-      "' has no kernel for the device, and torch.openreg.fallback forbids "
-      "running it on the host.");
-  check_arguments(op.schema(), name, *stack);
-  count(name);
+  const auto count = schema.arguments().size();
+  const auto first = stack->end() - static_cast<std::ptrdiff_t>(count);
+  const auto arguments = torch::jit::last(*stack, count);
+
+  refuse_foundation_and_views(schema, name);
+  const auto device = device_of_call(schema, arguments);
+  refuse_partial_overlap(schema, arguments);
+  obey_policy(name);
+
+  for (size_t i = 0; i < count; ++i) {
+    first[i] = host_generator(device, schema.arguments()[i], first[i]);
+  }
+  const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  Copies copies;
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 // [/fallback-kernel]
 
+void check_word(const std::string& word) {
+  TORCH_CHECK_VALUE(
+      word == "allow" || word == "warn" || word == "forbid",
+      "The fallback policy is '",
+      word,
+      "'; expected 'allow', 'warn' or 'forbid'.");
+}
+
 }  // namespace
 
-std::string set_fallback_mode(const std::string& name) {
-  const auto found = std::find(mode_names.begin(), mode_names.end(), name);
-  TORCH_CHECK_VALUE(
-      found != mode_names.end(),
-      "The fallback mode is '",
-      name,
-      "'; expected 'allow', 'warn' or 'forbid'.");
-  const auto next = static_cast<Mode>(found - mode_names.begin());
-  return mode_names[static_cast<size_t>(mode.exchange(next))];
+void set_fallback_policy(const FallbackPolicy& policy) {
+  check_word(policy.first);
+  for (const auto& [name, word] : policy.second) {
+    check_word(word);
+  }
+  std::lock_guard lock(state().mutex);
+  state().policy = policy;
+}
+
+FallbackPolicy fallback_policy() {
+  std::lock_guard lock(state().mutex);
+  return state().policy;
 }
 
 std::map<std::string, int64_t> fallback_counts() {
-  std::lock_guard lock(counts().mutex);
-  return counts().calls;
+  std::lock_guard lock(state().mutex);
+  return state().calls;
 }
 
 void reset_fallback_counts() {
-  std::lock_guard lock(counts().mutex);
-  counts().calls.clear();
+  std::lock_guard lock(state().mutex);
+  state().calls.clear();
+  state().warned.clear();
 }
 
 // [fallback-register] `_` stands for every namespace and operator.

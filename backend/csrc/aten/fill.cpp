@@ -7,6 +7,7 @@
 #include "csrc/aten/alias.h"
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
+#include "csrc/aten/structured.h"
 
 namespace openreg {
 namespace {
@@ -37,7 +38,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   }
   at::assert_no_internal_overlap(self);
   run_or_queue(
-      /*sure=*/true,
+      is_usual_or_bool(self) && is_usual_or_bool(value),
       self.device().index(),
       "fill_",
       [](at::Tensor to, const at::Tensor& from) { at::cpu::fill_(to, from); },
@@ -48,7 +49,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 at::Tensor& zero_(at::Tensor& self) {
   run_or_queue(
-      /*sure=*/true,
+      is_usual_or_bool(self),
       self.device().index(),
       "zero_",
       [](at::Tensor to) { at::cpu::zero_(to); },

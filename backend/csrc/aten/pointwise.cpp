@@ -1,14 +1,41 @@
+#include <ATen/native/Activation.h>
 #include <ATen/native/BinaryOps.h>
+#include <ATen/native/Lerp.h>
+#include <ATen/native/PointwiseOps.h>
+#include <ATen/native/Resize.h>
 #include <ATen/native/TensorCompare.h>
+#include <ATen/native/UnaryOps.h>
+#include <ATen/ops/abs_native.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
+#include <ATen/ops/add_ops.h>
+#include <ATen/ops/addcdiv_cpu_dispatch.h>
+#include <ATen/ops/addcdiv_native.h>
+#include <ATen/ops/addcdiv_ops.h>
+#include <ATen/ops/addcmul_cpu_dispatch.h>
+#include <ATen/ops/addcmul_native.h>
+#include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_native.h>
+#include <ATen/ops/div_cpu_dispatch.h>
+#include <ATen/ops/div_native.h>
+#include <ATen/ops/div_ops.h>
+#include <ATen/ops/lerp_cpu_dispatch.h>
+#include <ATen/ops/lerp_native.h>
+#include <ATen/ops/lerp_ops.h>
 #include <ATen/ops/mul_cpu_dispatch.h>
 #include <ATen/ops/mul_native.h>
+#include <ATen/ops/mul_ops.h>
 #include <ATen/ops/relu_ops.h>
+#include <ATen/ops/sqrt_cpu_dispatch.h>
+#include <ATen/ops/sqrt_native.h>
+#include <ATen/ops/sqrt_ops.h>
 #include <ATen/ops/sub_cpu_dispatch.h>
 #include <ATen/ops/sub_native.h>
+#include <ATen/ops/sub_ops.h>
+#include <ATen/ops/threshold_backward_cpu_dispatch.h>
+#include <ATen/ops/threshold_backward_native.h>
+#include <ATen/ops/threshold_backward_ops.h>
 
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
@@ -48,55 +75,105 @@ constexpr auto shifted =
     &Shifted<stub, typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
 // [/pointwise-stub]
 
-// [pointwise-in-place] A structured kernel whose result is an argument.
+// [pointwise-in-place] A structured kernel whose result is given: self, or out=.
 template <typename Kernel>
-struct InPlace final : Kernel {
-  explicit InPlace(const at::Tensor& self) : output(self) {}
+struct Into final : Kernel {
+  explicit Into(const at::Tensor& given) : output(given) {}
   const at::Tensor& output;
 
   const at::Tensor& maybe_get_output(int64_t) override {
     return output;
   }
+  void set_output_raw_strided(
+      int64_t index,
+      at::IntArrayRef sizes,
+      at::IntArrayRef strides,
+      at::TensorOptions options) override {
+    // It warns if it resizes what is not empty. Never so in place.
+    if (at::native::resize_output(output, sizes)) {
+      if (!strides.empty()) {
+        output.as_strided_(sizes, strides);
+      } else if (const auto format = options.memory_format_opt()) {
+        output.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+      }
+    }
+    Kernel::set_output_raw_strided(index, sizes, strides, options);
+  }
 };
 // [/pointwise-in-place]
 
+// [pointwise-plain] Which operands can be shifted.
 // On the device an iterator leaves type promotion to the kernel, and a CPU
-// kernel expects it done. So only operands of one dtype can be shifted.
-template <typename... Rest>
-bool plain(const at::Tensor& self, const at::Tensor& other, const Rest&...) {
+// kernel expects it done. So all are of one dtype; a number may be the host's.
+inline bool plain(const at::Tensor& self, const at::Tensor& other) {
+  const auto& host = self.is_cpu() ? self : other;
   return self.scalar_type() == other.scalar_type() &&
-         self.device() == other.device();
+         (self.device() == other.device() || (host.is_cpu() && !host.dim()));
 }
-bool plain(const at::Tensor&, const at::Scalar&) {
+inline bool plain(const at::Tensor&, const at::Scalar&) {
   return true;
 }
 
-template <typename... Rest>
-c10::DeviceIndex device_index(
-    const at::Tensor& self, const at::Tensor& other, const Rest&...) {
-  return (self.is_privateuseone() ? self : other).device().index();
+// What Python passes for 2 in `x * 2` is a 0-dim CPU tensor of its own dtype;
+// the result has that of x. This is the conversion that the CPU's iterator
+// makes. Lower precisions keep it as it is: their kernels compute in float.
+at::Tensor number_for(const at::Tensor& self, const at::Tensor& other) {
+  const auto type = self.scalar_type();
+  const auto from = other.scalar_type();
+  if (!other.unsafeGetTensorImpl()->is_wrapped_number() || type == from ||
+      (type != at::kFloat && type != at::kDouble) ||
+      (from != at::kDouble && from != at::kLong)) {
+    return other;
+  }
+  const at::Tensor result(at::detail::empty_cpu({}, type));
+  const auto assign = [&](auto value) {
+    if (type == at::kFloat) {
+      *result.mutable_data_ptr<float>() = static_cast<float>(value);
+    } else {
+      *result.mutable_data_ptr<double>() = static_cast<double>(value);
+    }
+  };
+  from == at::kDouble ? assign(*other.const_data_ptr<double>())
+                      : assign(*other.const_data_ptr<int64_t>());
+  return result;
 }
-c10::DeviceIndex device_index(const at::Tensor& self, const at::Scalar&) {
-  return self.device().index();
+// [/pointwise-plain]
+
+inline c10::DeviceIndex index_of(const at::Tensor& tensor) {
+  return tensor.is_privateuseone() ? tensor.device().index() : -1;
+}
+inline c10::DeviceIndex index_of(const at::Scalar&) {
+  return -1;
 }
 
 // Whether the shifted form can serve: only here, and only plain operands.
-template <typename... Args>
-bool shifts(const Args&... args) {
-  return plain(args...) && runs_inline(device_index(args...));
+template <typename... Rest>
+bool shifts(const at::Tensor& self, const Rest&... rest) {
+  return (plain(self, rest) && ...) &&
+         runs_inline(std::max({index_of(self), index_of(rest)...}));
+}
+
+inline bool usual(const at::Tensor& tensor) {
+  return is_usual_or_bool(tensor);
+}
+inline bool usual(const at::Scalar&) {
+  return true;
+}
+inline bool fits(const at::Scalar& number, const at::Tensor& tensor) {
+  return converts(number, tensor.scalar_type());
+}
+template <typename A, typename B>
+bool fits(const A&, const B&) {
+  return true;
 }
 
 // Whether the other form cannot fail: `meta` has checked all but these.
-template <typename... Rest>
-bool sure(
-    const at::Tensor& self, const at::Tensor& other, const Rest&... alpha) {
-  return is_usual_or_bool(self) && is_usual_or_bool(other) &&
-         (true && ... &&
-          (converts(alpha, self.scalar_type()) &&
-           converts(alpha, other.scalar_type())));
-}
-bool sure(const at::Tensor& self, const at::Scalar&) {
-  return is_usual(self);
+template <typename... Args>
+bool sure(const Args&... args) {
+  const auto fits_all = [&](const auto& number) {
+    return (fits(number, args) && ...);
+  };
+  return (usual(args) && ...) && (fits_all(args) && ...);
 }
 
 // [pointwise-run] First half, then one of the two second halves.
@@ -109,7 +186,7 @@ at::Tensor run(const char* name, Second second, const Args&... args) {
     kernel.impl(args..., kernel.output);
   } else {
     run_or_queue(
-        sure(args...),
+        sure(args..., kernel.output),
         kernel.output.device().index(),
         name,
         second,
@@ -122,7 +199,7 @@ at::Tensor run(const char* name, Second second, const Args&... args) {
 template <typename Kernel, typename Second, typename... Args>
 at::Tensor& run_in_place(
     const char* name, Second second, at::Tensor& self, const Args&... args) {
-  InPlace<Kernel> kernel(self);
+  Into<Kernel> kernel(self);
   kernel.meta(self, args...);
   if (shifts(self, args...)) {
     kernel.impl(self, args..., self);
@@ -140,40 +217,89 @@ at::Tensor& run_in_place(
 }
 // [/pointwise-run]
 
+// [pointwise-out] With out=, shifted or by the alias kernel: it may have to
+// convert, and to resize what is not there yet.
+template <typename Kernel, typename Op, typename... Args>
+at::Tensor& run_out(at::Tensor& out, const Args&... args) {
+  if (!out.is_privateuseone() || !shifts(out, args...)) {
+    return Alias<Op>::call(args..., out);
+  }
+  Into<Kernel> kernel(out);
+  kernel.meta(args...);
+  kernel.impl(args..., out);
+  return out;
+}
+
+at::Tensor& add_out(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  using Kernel = at::native::structured_ufunc_add_CPU;
+  return run_out<Kernel, at::_ops::add_out>(
+      out, self, number_for(self, other), alpha);
+}
+// [/pointwise-out]
+
+at::Tensor& sub_out(
+    const at::Tensor& self,
+    const at::Tensor& other,
+    const at::Scalar& alpha,
+    at::Tensor& out) {
+  using Kernel = at::native::structured_sub_out;
+  return run_out<Kernel, at::_ops::sub_out>(
+      out, self, number_for(self, other), alpha);
+}
+
 // [pointwise-kernels] One line an operator.
 at::Tensor add(
     const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return run<at::native::structured_ufunc_add_CPU>(
-      "add", &at::cpu::add_outf, self, other, alpha);
+      "add", &at::cpu::add_outf, self, number_for(self, other), alpha);
 }
 
 at::Tensor sub(
     const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return run<at::native::structured_sub_out>(
-      "sub", &at::cpu::sub_outf, self, other, alpha);
+      "sub", &at::cpu::sub_outf, self, number_for(self, other), alpha);
 }
 
 at::Tensor mul(const at::Tensor& self, const at::Tensor& other) {
   return run<at::native::structured_mul_out>(
-      "mul", &at::cpu::mul_outf, self, other);
+      "mul", &at::cpu::mul_outf, self, number_for(self, other));
 }
 // [/pointwise-kernels]
 
 at::Tensor& add_(
     at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return run_in_place<at::native::structured_ufunc_add_CPU>(
-      "add_", &at::cpu::add_outf, self, other, alpha);
+      "add_", &at::cpu::add_outf, self, number_for(self, other), alpha);
 }
 
 at::Tensor& sub_(
     at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return run_in_place<at::native::structured_sub_out>(
-      "sub_", &at::cpu::sub_outf, self, other, alpha);
+      "sub_", &at::cpu::sub_outf, self, number_for(self, other), alpha);
 }
 
 at::Tensor& mul_(at::Tensor& self, const at::Tensor& other) {
   return run_in_place<at::native::structured_mul_out>(
-      "mul_", &at::cpu::mul_outf, self, other);
+      "mul_", &at::cpu::mul_outf, self, number_for(self, other));
+}
+
+// What torch._foreach_mul_ calls, with the number first. In a lower precision
+// the number is rounded there, and only there.
+at::Tensor& mul_out(
+    const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
+  const auto type = out.scalar_type();
+  if (out.is_same(other) && (type == at::kFloat || type == at::kDouble)) {
+    return mul_(out, self);
+  }
+  if (out.is_same(self)) {
+    return mul_(out, other);
+  }
+  return run_out<at::native::structured_mul_out, at::_ops::mul_out>(
+      out, self, number_for(self, other));
 }
 
 void clamp_min(
@@ -194,27 +320,129 @@ at::Tensor& relu_(at::Tensor& self) {
              : Alias<at::_ops::relu_>::call(self);
 }
 
+// [pointwise-floats] What a training step adds, for floats.
+// Other dtypes take an alias.
+void div_out(const at::Tensor& self, const at::Tensor& other, at::Tensor out) {
+  at::cpu::div_outf(self, other, out);
+}
+
+at::Tensor div(const at::Tensor& self, const at::Tensor& other) {
+  return self.is_floating_point()
+             ? run<at::native::structured_div_out>(
+                   "div", &div_out, self, number_for(self, other))
+             : Alias<at::_ops::div_Tensor>::call(self, other);
+}
+
+at::Tensor& div_(at::Tensor& self, const at::Tensor& other) {
+  return self.is_floating_point()
+             ? run_in_place<at::native::structured_div_out>(
+                   "div_", &div_out, self, number_for(self, other))
+             : Alias<at::_ops::div__Tensor>::call(self, other);
+}
+
+at::Tensor sqrt(const at::Tensor& self) {
+  return self.is_floating_point() ? run<at::native::structured_sqrt_out>(
+                                        "sqrt", &at::cpu::sqrt_outf, self)
+                                  : Alias<at::_ops::sqrt>::call(self);
+}
+
+void lerp_out(
+    const at::Tensor& self,
+    const at::Tensor& end,
+    const at::Scalar& weight,
+    at::Tensor out) {
+  at::cpu::lerp_outf(self, end, weight, out);
+}
+
+at::Tensor& lerp_(
+    at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
+  return self.is_floating_point()
+             ? run_in_place<at::native::structured_lerp_Scalar>(
+                   "lerp_", &lerp_out, self, end, weight)
+             : Alias<at::_ops::lerp__Scalar>::call(self, end, weight);
+}
+// [/pointwise-floats]
+
+at::Tensor& addcmul_(
+    at::Tensor& self,
+    const at::Tensor& a,
+    const at::Tensor& b,
+    const at::Scalar& value) {
+  return self.is_floating_point()
+             ? run_in_place<at::native::structured_addcmul_out>(
+                   "addcmul_", &at::cpu::addcmul_outf, self, a, b, value)
+             : Alias<at::_ops::addcmul_>::call(self, a, b, value);
+}
+
+at::Tensor& addcdiv_(
+    at::Tensor& self,
+    const at::Tensor& a,
+    const at::Tensor& b,
+    const at::Scalar& value) {
+  return self.is_floating_point()
+             ? run_in_place<at::native::structured_addcdiv_out>(
+                   "addcdiv_", &at::cpu::addcdiv_outf, self, a, b, value)
+             : Alias<at::_ops::addcdiv_>::call(self, a, b, value);
+}
+
+at::Tensor threshold_backward(
+    const at::Tensor& grad, const at::Tensor& self, const at::Scalar& least) {
+  using Kernel = at::native::structured_threshold_backward_out;
+  return self.is_floating_point()
+             ? run<Kernel>(
+                   "threshold_backward",
+                   &at::cpu::threshold_backward_outf,
+                   grad,
+                   self,
+                   least)
+             : Alias<at::_ops::threshold_backward>::call(grad, self, least);
+}
+
 }  // namespace
 
-// [pointwise-register] The fast forms, functional and in place.
+// [pointwise-register] The fast forms: functional, in place and out=.
 void register_pointwise(const Registrar& register_kernel) {
   register_kernel("add.Tensor", &add);
   register_kernel("add_.Tensor", &add_);
+  register_kernel("add.out", &add_out);
   register_kernel("sub.Tensor", &sub);
   register_kernel("sub_.Tensor", &sub_);
+  register_kernel("sub.out", &sub_out);
   register_kernel("mul.Tensor", &mul);
   register_kernel("mul_.Tensor", &mul_);
+  register_kernel("mul.out", &mul_out);
   register_kernel("relu", &relu);
   register_kernel("relu_", &relu_);
+  register_kernel("div.Tensor", &div);
+  register_kernel("div_.Tensor", &div_);
+  register_kernel("sqrt", &sqrt);
+  register_kernel("lerp_.Scalar", &lerp_);
+  register_kernel("addcmul_", &addcmul_);
+  register_kernel("addcdiv_", &addcdiv_);
+  register_kernel("threshold_backward", &threshold_backward);
 }
 // [/pointwise-register]
+
+// [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
+void register_abs(const Registrar& add) {
+  add("abs.out", &at::native::abs_out);
+}
+// [/pointwise-abs]
 
 }  // namespace openreg
 
 // [pointwise-dispatch] REGISTER_PRIVATEUSE1_DISPATCH, the macro of this seam.
 namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, openreg::shifted<&abs_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(add_stub, openreg::shifted<&add_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(mul_stub, openreg::shifted<&mul_stub>)
+REGISTER_PRIVATEUSE1_DISPATCH(div_true_stub, openreg::shifted<&div_true_stub>)
+REGISTER_PRIVATEUSE1_DISPATCH(sqrt_stub, openreg::shifted<&sqrt_stub>)
+REGISTER_PRIVATEUSE1_DISPATCH(addcmul_stub, openreg::shifted<&addcmul_stub>)
+REGISTER_PRIVATEUSE1_DISPATCH(addcdiv_stub, openreg::shifted<&addcdiv_stub>)
+REGISTER_PRIVATEUSE1_DISPATCH(threshold_stub, openreg::shifted<&threshold_stub>)
+REGISTER_PRIVATEUSE1_DISPATCH(
+    lerp_kernel_scalar_weight, openreg::shifted<&lerp_kernel_scalar_weight>)
 REGISTER_PRIVATEUSE1_DISPATCH(
     clamp_min_scalar_stub, openreg::shifted<&clamp_min_scalar_stub>)
 }  // namespace at::native

@@ -1,19 +1,25 @@
+#include <algorithm>
 #include <optional>
 #include <tuple>
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/RNN.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/lstm_native.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/kernels.h"
 
 // The fused cells of LSTM and GRU. PyTorch's CPU has none, it composes them,
-// but sends every PrivateUse1 device here. Equations: torch.nn.LSTM and
-// torch.nn.GRU. Shapes: gates (batch, 4*hidden) or (batch, 3*hidden), states
-// (batch, hidden), biases one-dimensional.
+// but sends every PrivateUse1 device here; and the CPU's kernel for a whole
+// LSTM layer, to which it sends only its own tensors. Equations: torch.nn.LSTM
+// and torch.nn.GRU. Shapes: gates (batch, 4*hidden) or (batch, 3*hidden),
+// states (batch, hidden), biases one-dimensional.
 
 namespace openreg {
 namespace {
@@ -152,9 +158,55 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
       });
 }
 
+// What the kernel for a layer takes: float32 all, and no projection.
+bool runs_by_layer(
+    const Tensor& input, at::TensorList hx, at::TensorList params) {
+  const auto serves = [](const Tensor& tensor) {
+    return tensor.is_privateuseone() && tensor.scalar_type() == at::kFloat;
+  };
+  return at::globalContext().userEnabledMkldnn() &&
+         !at::autocast::is_autocast_enabled(at::kPrivateUse1) &&
+         serves(input) && input.numel() != 0 && hx.size() == 2 &&
+         std::all_of(hx.begin(), hx.end(), serves) &&
+         std::all_of(params.begin(), params.end(), serves) &&
+         hx[0].sizes() == hx[1].sizes();
+}
+
+// [recurrent-layers] A composite operator that is worth a kernel of its own.
+// PyTorch composes an LSTM of one cell a step, but on the CPU, for float32, of
+// one kernel a layer. That one serves us too, gradients and all.
+template <typename... Options>
+std::tuple<Tensor, Tensor, Tensor> lstm(
+    const Tensor& input,
+    at::TensorList hx,
+    at::TensorList params,
+    Options... options) {
+  if (!runs_by_layer(input, hx, params)) {
+    return at::native::lstm(input, hx, params, options...);
+  }
+  Tensor output, hy, cy;
+  at::native::lstm_mkldnn_stub(
+      at::kCPU, output, hy, cy, input, hx, params, options...);
+  return {output, hy, cy};
+}
+
+// Biases or not, layers, dropout, training, both directions, batch first.
+constexpr auto lstm_input = &lstm<bool, int64_t, double, bool, bool, bool>;
+// [/recurrent-layers]
+
 }  // namespace
 
+// [recurrent-register] It also runs above autograd, which its parts reach.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
+  if (full_operator_set()) {
+    const Registrar add(library);
+    add("lstm.input", lstm_input);
+  }
+}
+// [/recurrent-register]
+
 void register_recurrent(const Registrar& add) {
+  add("lstm.input", lstm_input);
   add("_thnn_fused_lstm_cell", &lstm_cell);
   add("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
   add("_thnn_fused_gru_cell", &gru_cell);

@@ -19,12 +19,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_random(add);
     register_item(add);
     register_pointwise(add);
+    register_abs(add);
     register_fills(add);
     register_matmul(add);
     register_reductions(add);
     register_indexing(add);
     // Last, because it fills in what has no kernel yet.
-    register_alias_kernels(library, c10::DispatchKey::CPU);
+    register_alias_kernels(library, "aten", c10::DispatchKey::CPU);
     register_host_bound(library);
   }
 }

@@ -24,9 +24,12 @@ inline bool is_device_address(const void* address) {
 
 // The device that owns a device address.
 inline c10::DeviceIndex device_of(const void* address) {
+  const auto offset =
+      reinterpret_cast<uintptr_t>(address) - address_space.device_base;
+  const auto capacity = address_space.device_capacity;
+  // Mostly the first device's; a division costs as much as a locked exchange.
   return static_cast<c10::DeviceIndex>(
-      (reinterpret_cast<uintptr_t>(address) - address_space.device_base) /
-      address_space.device_capacity);
+      C10_LIKELY(offset < capacity) ? 0 : offset / capacity);
 }
 // [/address-device]
 

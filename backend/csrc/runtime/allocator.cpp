@@ -9,6 +9,7 @@
 
 #include <c10/core/AllocatorConfig.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/pool.h"
@@ -90,8 +91,8 @@ std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
 [[noreturn]] void raise_out_of_memory(c10::DeviceIndex device, size_t bytes) {
   const PoolStats stats = pool_of(device).stats();
   const auto& counts = stats.counts[0];
-  const auto allocated = counts[pool_allocated_bytes].current;
-  const auto reserved = counts[pool_reserved_bytes].current;
+  const auto allocated = counts[pool_allocated_bytes].current();
+  const auto reserved = counts[pool_reserved_bytes].current();
   c10::reportOutOfMemoryToProfiler(
       static_cast<int64_t>(bytes),
       allocated,
@@ -128,15 +129,18 @@ std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
 
 // [allocator-usage] The profiler hears of every allocation and every free.
 void report_usage(void* address, int64_t bytes, c10::DeviceIndex device) {
-  if (C10_LIKELY(!c10::memoryProfilingEnabled())) {
+  // Whether there is a profiler is the cheaper question.
+  using Info = c10::ThreadLocalDebugInfo;
+  if (C10_LIKELY(Info::get(c10::DebugInfoKind::PROFILER_STATE) == nullptr) ||
+      !c10::memoryProfilingEnabled()) {
     return;
   }
   const PoolStats stats = pool_of(device).stats();
   c10::reportMemoryUsageToProfiler(
       address,
       bytes,
-      stats.counts[0][pool_allocated_bytes].current,
-      stats.counts[0][pool_reserved_bytes].current,
+      stats.counts[0][pool_allocated_bytes].current(),
+      stats.counts[0][pool_reserved_bytes].current(),
       c10::Device(c10::kPrivateUse1, device));
 }
 // [/allocator-usage]
@@ -144,10 +148,10 @@ void report_usage(void* address, int64_t bytes, c10::DeviceIndex device) {
 // [allocator-counts] The pool's counts under PyTorch's names.
 c10::CachingAllocator::Stat to_stat(const PoolCount& count) {
   return {
-      count.current,
+      count.current(),
       count.peak,
       count.added - count.added_before,
-      count.removed() - count.removed_before};
+      count.removed - count.removed_before};
 }
 
 Stats to_device_stats(const PoolStats& from) {

@@ -127,8 +127,8 @@ inline Pool::Kind Pool::kind_of(size_t bytes) {
 
 // Of all blocks only the peak is kept; the rest is a sum.
 inline int64_t Pool::current(PoolMeasure measure) const {
-  return stats_.counts[small][measure].current +
-         stats_.counts[large][measure].current;
+  return stats_.counts[small][measure].current() +
+         stats_.counts[large][measure].current();
 }
 
 inline void Pool::add(Kind kind, PoolMeasure measure, size_t amount) {
@@ -671,8 +671,8 @@ void Pool::count_active_peaks() {
     int64_t sum = 0;
     for (const auto kind : {small, large, all}) {
       auto& counts = stats_.counts[kind];
-      const auto active = counts[pool_allocation + i].current +
-                          counts[pool_waiting + i].current;
+      const auto active = counts[pool_allocation + i].current() +
+                          counts[pool_waiting + i].current();
       sum += active;
       counts[pool_active + i].raise_peak(kind == all ? sum : active);
     }
@@ -693,7 +693,7 @@ PoolStats Pool::stats() {
       active.raise_peak(counts[pool_allocation + i].peak);
       active.include(counts[pool_allocation + i]);
       const auto& waiting = counts[pool_waiting + i];
-      active.current += waiting.current;
+      active.removed -= waiting.current();
       active.removed_before -= waiting.added_before - waiting.removed_before;
     }
   }
@@ -702,7 +702,7 @@ PoolStats Pool::stats() {
 
 void Pool::reset_peaks() {
   Lock lock(lock_);
-  stats_.for_each([](PoolCount& count) { count.peak = count.current; });
+  stats_.for_each([](PoolCount& count) { count.peak = count.current(); });
   for (size_t measure = 0; measure < pool_active; ++measure) {
     stats_.counts[all][measure].peak = current(PoolMeasure(measure));
   }
@@ -713,7 +713,7 @@ void Pool::reset_accumulated() {
   Lock lock(lock_);
   stats_.for_each([](PoolCount& count) {
     count.added_before = count.added;
-    count.removed_before = count.removed();
+    count.removed_before = count.removed;
   });
   stats_.alloc_retries = stats_.ooms = stats_.sync_all_streams = 0;
   stats_.device_allocs = stats_.device_frees = 0;

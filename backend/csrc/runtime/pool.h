@@ -22,22 +22,21 @@
 
 namespace openreg {
 
-// One number that goes up and down. An allocation writes two sums and seldom
-// the peak; what was removed is worked out when somebody asks.
+// One number that goes up and down. An allocation writes one sum, a free the
+// other, and seldom one of them the peak; the rest is worked out.
 struct PoolCount {
-  int64_t current = 0;
-  int64_t peak = 0;
   int64_t added = 0;
+  int64_t removed = 0;
+  int64_t peak = 0;
   int64_t added_before = 0;  // the last reset
   int64_t removed_before = 0;
 
-  int64_t removed() const {
-    return added - current;
+  int64_t current() const {
+    return added - removed;
   }
   void add(size_t amount) {
     added += static_cast<int64_t>(amount);
-    current += static_cast<int64_t>(amount);
-    raise_peak(current);
+    raise_peak(current());
   }
   void raise_peak(int64_t value) {
     if (value > peak) [[unlikely]] {
@@ -45,12 +44,12 @@ struct PoolCount {
     }
   }
   void remove(size_t amount) {
-    current -= static_cast<int64_t>(amount);
+    removed += static_cast<int64_t>(amount);
   }
   // Adds all of another but its peak.
   void include(const PoolCount& other) {
-    current += other.current;
     added += other.added;
+    removed += other.removed;
     added_before += other.added_before;
     removed_before += other.removed_before;
   }

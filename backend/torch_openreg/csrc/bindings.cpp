@@ -131,12 +131,13 @@ void bind_device(py::module_& m) {
 }
 // [/bindings-device]
 
-// [bindings-fallback] The copying fallback's counts and mode.
+// [bindings-fallback] The copying fallback's counts and policy.
 void bind_fallback(py::module_& m) {
   m.def(
-      "_set_fallback_mode",
-      torch::wrap_pybind_function(&set_fallback_mode),
-      py::arg("mode"));
+      "_set_fallback_policy",
+      torch::wrap_pybind_function(&set_fallback_policy),
+      py::arg("policy"));
+  m.def("_fallback_policy", &fallback_policy);
   m.def("_fallback_counts", &fallback_counts);
   m.def("_reset_fallback_counts", &reset_fallback_counts);
 }

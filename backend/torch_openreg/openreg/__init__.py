@@ -226,3 +226,4 @@ from torch_openreg.openreg.memory import *  # noqa: E402, F403
 from torch_openreg.openreg.random import *  # noqa: E402, F403
 from torch_openreg.openreg.sharing import *  # noqa: E402, F403
 from torch_openreg.openreg.streams import *  # noqa: E402, F403
+from torch_openreg.openreg.tracing import *  # noqa: E402, F403

@@ -22,6 +22,25 @@ from tables.device import (
     device_layers,
     device_purposes,
 )
+from tables.dispatcher import (
+    COMPOSITES,
+    PASSING_KEYS,
+    PATH_OPERATORS,
+    REMOVED_TOOLS,
+    TOOLS,
+    Tool,
+    aten_operators,
+    chosen,
+    dispatch_paths,
+    dispatch_tools,
+    exempt,
+    fallthroughs,
+    implementation_order,
+    operator_groups,
+    operator_set,
+    order_of_work,
+    registered,
+)
 from tables.emulator import (
     DEVICE_TESTS,
     DeviceCall,
@@ -38,6 +57,14 @@ from tables.errors import (
     ErrorTime,
     device_errors,
     error_times,
+)
+from tables.fallback import (
+    FALLBACK_ARGUMENTS,
+    FALLBACK_REFUSALS,
+    Argument,
+    Refusal,
+    fallback_arguments,
+    fallback_refusals,
 )
 from tables.frontend import (
     LOOKUPS,
@@ -96,7 +123,7 @@ from tables.memory import (
     pool_calls,
 )
 from tables.operator_table import (
-    TIERS,
+    LETTERS,
     known_differences,
     known_lines,
     look,
@@ -109,13 +136,26 @@ from tables.operator_table import (
 )
 from tables.operators import (
     MINIMAL_LISTINGS,
-    REMOVED_TOOLS,
-    TOOLS,
-    Tool,
-    dispatch_tools,
     minimal_rows,
     minimal_set,
 )
+from tables.operators_inside import (
+    ATEN,
+    TIERS,
+    lines_of,
+    tier_operators,
+    tiers,
+)
+from tables.operators_special import optimizer_forms, special_kinds
+from tables.performance import (
+    RECORD,
+    performance_rest,
+    performance_rows,
+    performance_source,
+    performance_threads,
+    recorded,
+)
+from tables.python_backend import PYTHON_LIMITS, Limit, python_limits
 from tables.start import activate, commands
 from tables.storage import (
     CHANGES,
@@ -142,4 +182,12 @@ from tables.stream import (
     stream_timeline,
     timeline,
     timeline_source,
+)
+from tables.stubs import (
+    SERVED,
+    Served,
+    installed_stubs,
+    listed_stubs,
+    served_operators,
+    stub_list,
 )

@@ -54,9 +54,10 @@ VARIABLES = [
     ),
     Variable(
         "OPENREG_OMIT",
-        "an operator's name",
+        "an operator's name; `Conjugate`, `Negative`",
         "none",
-        "Leaves this operator unregistered, to see what breaks.",
+        "Leaves this operator unregistered, or the fallthrough of copies at "
+        "this key, to see what breaks.",
         "test_minimal.py::test_a_missing_row_breaks_its_operation",
     ),
     Variable(

@@ -112,12 +112,11 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "The minimal set and the fallback",
+        "The minimal set",
         "operators",
         {
             "factories, copies, views": "torch.empty(4, device='openreg')"
             ".view(2, 2).copy_(torch.ones(2, 2))[0].cpu()",
-            "fallback report": "torch.openreg.fallback",
         },
     ),
     Subsystem(
@@ -135,11 +134,59 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "Sparse layouts",
-        "operators-inside",
+        "Sparse, quantized, nested",
+        "operators-special",
         {
             "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
             "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+            "quantized": "torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
+            "nested": "torch.nested.nested_tensor([x, x]).relu()",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "A view of the dispatcher",
+        "dispatcher",
+        {
+            "trace": "import io; trace = torch.openreg.trace(io.StringIO()); "
+            "trace.__enter__(); x + x; trace.__exit__(None, None, None)",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "Loops by stub",
+        "stubs",
+        {"`abs`": "torch.abs(x, out=x.clone())"},
+    ),
+    Subsystem(
+        "Operators",
+        "Operators of your own",
+        "custom-operators",
+        {
+            "kernel": "torch.ops.openreg.custom_abs(x)",
+            "gradient": "y = x.clone().requires_grad_(); "
+            "torch.ops.openreg.swiglu(y, x).sum().backward()",
+            "fake kernel": "torch.ops.openreg.swiglu(*[x.to('meta')] * 2)",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "Aliasing operators",
+        "custom-aliasing",
+        {
+            "in C++": "y = x.clone().requires_grad_(); "
+            "z = torch.ops.openreg.custom_autograd_fn_aliasing(y); "
+            "assert z._base is y",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "The fallback",
+        "fallback",
+        {
+            "counting": "torch.openreg.fallback.counts()",
+            "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
+            "pass",
         },
     ),
     Subsystem(
@@ -267,7 +314,7 @@ REFERENCE = {
         "A kernel and its registration share a file.",
     ),
     "OpenRegExtra.cpp, native/Extra.cpp": (
-        "csrc/aten/pointwise.cpp boxed.cpp fallback.cpp",
+        "csrc/aten/pointwise.cpp boxed.cpp fallback.cpp custom.cpp",
         "A file for each family.",
     ),
     "amp/autocast_mode.cpp": (

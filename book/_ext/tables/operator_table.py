@@ -27,7 +27,7 @@ def test_module(name: str) -> Any:
 
 
 # What runs for an operator of ATen: a letter, and what it means.
-TIERS = {
+LETTERS = {
     "n": "a native kernel of the backend, as every view has",
     "a": "the boxed kernel on aliases",
     "c": "PyTorch's composition of other operators",
@@ -190,13 +190,13 @@ def operator_tiers() -> str:
     import torch
 
     names = torch._C._dispatch_get_all_op_names()
-    count = dict.fromkeys(TIERS, 0)
+    count = dict.fromkeys(LETTERS, 0)
     for name in names:
         if name.startswith("aten::"):
             count[tier(name)] += 1
     return table(
         ("Letter", "What runs", "Operators of ATen"),
-        ((t, TIERS[t], f"{count[t]}") for t in TIERS),
+        ((t, LETTERS[t], f"{count[t]}") for t in LETTERS),
     )
 
 

@@ -1,0 +1,42 @@
+#include <ATen/ops/_nested_tensor_size_native.h>
+#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
+#include <ATen/ops/_nested_tensor_strides_native.h>
+#include <ATen/ops/_pin_memory_native.h>
+#include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/clone_native.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/empty_like_native.h>
+#include <ATen/ops/is_pinned_native.h>
+#include <ATen/ops/native_dropout_native.h>
+#include <torch/library.h>
+
+#include "csrc/aten/boxed.h"
+#include "csrc/aten/kernels.h"
+#include "csrc/aten/registry.h"
+
+namespace openreg {
+
+// [nested-register] Shapes stay on the host, copies may end there.
+// PyTorch's own functions do both. Dropout draws numbers, so it goes on to the
+// device's kernel for the buffer. The rest are alias kernels.
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, library) {
+  if (full_operator_set()) {
+    using namespace at::native;
+    library.impl("_nested_tensor_size", &_nested_tensor_size);
+    library.impl("_nested_tensor_strides", &_nested_tensor_strides);
+    library.impl(
+        "_nested_tensor_storage_offsets", &_nested_tensor_storage_offsets);
+    library.impl("_to_copy", &_to_copy_nested);
+    library.impl("copy_", &copy_nested_);
+    library.impl("clone", &clone_nested);
+    library.impl("empty_like", &empty_like_nested);
+    library.impl("_pin_memory", &_pin_memory_nested);
+    library.impl("is_pinned", &is_pinned);
+    library.impl("native_dropout", &native_dropout_nested);
+    register_stream_use(Registrar(library));
+    register_alias_kernels(library, "aten", c10::DispatchKey::NestedTensorCPU);
+  }
+}
+// [/nested-register]
+
+}  // namespace openreg

@@ -1,0 +1,588 @@
+"""Operators of a namespace of their own, in C++ and in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+import torch.autograd.forward_ad as fwAD
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.testing._internal.optests import OpCheckError
+
+from _extension import load
+from torch_openreg.openreg.testing import Gate
+
+ops = torch.ops.openreg
+ALIASING = ["custom_autograd_fn_aliasing", "custom_autograd_fn_returns_self"]
+OPERATORS = ["custom_abs", "swiglu", *ALIASING]
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.transpose(1, 3),
+    "every second": lambda x: x[..., ::2],
+    "channels last": lambda x: x.to(memory_format=torch.channels_last),
+    "expanded": lambda x: x[:, :1].expand_as(x),
+    "offset": lambda x: x[:, 1:],
+    "0-d": lambda x: x[0, 0, 0, 0],
+    "empty": lambda x: x[:0],
+}
+
+
+def numbers(seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    torch.manual_seed(seed)
+    return (torch.randn(2, 3, 4, 6) * 10).to(dtype)
+
+
+def both(
+    dtype: torch.dtype, layout: str, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """A tensor on the CPU and its like on the device, of the same strides."""
+    x, y = numbers(seed, dtype), numbers(seed, dtype).to("openreg")
+    return LAYOUTS[layout](x), LAYOUTS[layout](y)
+
+
+def same(result: Tensor, expected: Tensor) -> bool:
+    return (
+        result.device.type == "openreg"
+        and result.dtype == expected.dtype
+        and result.stride() == expected.stride()
+        and torch.equal(result.cpu(), expected)
+    )
+
+
+ABS_DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.uint8,
+    torch.complex64,
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ABS_DTYPES, ids=str)
+def test_abs_is_the_cpus(dtype: torch.dtype, layout: str) -> None:
+    x, y = both(dtype, layout)
+    assert same(ops.custom_abs(y), x.abs())
+    assert torch.equal(y.cpu(), x)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str
+)
+def test_swiglu_is_composed_of_the_cpus(
+    dtype: torch.dtype, layout: str
+) -> None:
+    (x, y), (gate, device_gate) = both(dtype, layout), both(dtype, layout, 1)
+    expected = torch.mul(x, F.silu(gate), out=torch.empty_like(x))
+    assert same(ops.swiglu(y, device_gate), expected)
+
+
+def test_conjugate_and_negative_bits_are_resolved_first() -> None:
+    x = torch.randn(5, dtype=torch.complex64)
+    y = x.to("openreg").conj()
+    assert y.is_conj()
+    assert same(ops.custom_abs(y), x.abs())
+    negative = y.imag
+    assert negative.is_neg()
+    assert torch.equal(ops.custom_abs(negative).cpu(), x.imag.abs())
+    x = -x.imag.contiguous()
+    assert same(ops.swiglu(negative, negative), x * F.silu(x))
+
+
+@pytest.mark.parametrize("name", ["custom_abs", "swiglu"])
+def test_a_kernel_runs_on_the_tensors_device(name: str) -> None:
+    x = torch.randn(7)
+    arguments = [x.to("openreg:1")] * (1 + (name == "swiglu"))
+    result = getattr(ops, name)(*arguments)
+    assert result.device.index == 1
+    expected = x.abs() if name == "custom_abs" else x * F.silu(x)
+    assert torch.equal(result.cpu(), expected)
+    assert torch.openreg.current_device() == 0
+
+
+@pytest.mark.queued
+@pytest.mark.parametrize("name", ["custom_abs", "swiglu"])
+def test_a_kernel_keeps_the_order_of_the_current_stream(name: str) -> None:
+    x, gate = torch.randn(7), Gate()
+    y = x.to("openreg")
+    torch.openreg.synchronize()
+    stream = torch.openreg.Stream()
+    with torch.openreg.stream(stream):
+        gate.hold()
+        y.mul_(-3)
+        result = getattr(ops, name)(*[y] * (1 + (name == "swiglu")))
+        assert not stream.query()
+    gate.open()
+    stream.synchronize()
+    x = x * -3
+    expected = x.abs() if name == "custom_abs" else x * F.silu(x)
+    assert torch.equal(result.cpu(), expected)
+
+
+def pair(
+    shape: tuple[int, ...] = (2, 3), dtype: torch.dtype = torch.float32
+) -> Tensor:
+    return torch.ones(shape, dtype=dtype, device="openreg")
+
+
+ONE_DEVICE = "Expected all tensors to be on the same device"
+ALIKE = "expected x and gate of one shape and one floating point dtype, but got"
+REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "other device": (
+        lambda: ops.swiglu(pair(), pair().to("openreg:1")),
+        RuntimeError,
+        f"{ONE_DEVICE}, but got gate is on openreg:1",
+    ),
+    "host": (
+        lambda: ops.swiglu(pair(), torch.ones(2, 3)),
+        RuntimeError,
+        f"{ONE_DEVICE}, but got gate is on cpu",
+    ),
+    "number on the host": (
+        lambda: ops.swiglu(torch.tensor(1.0), pair(())),
+        RuntimeError,
+        f"{ONE_DEVICE}, but got gate is on openreg:0, different from other "
+        "tensors on cpu",
+    ),
+    "shape": (
+        lambda: ops.swiglu(pair(), pair((3,))),
+        RuntimeError,
+        rf"{ALIKE} Float\[2, 3\] and Float\[3\]",
+    ),
+    "dtypes": (
+        lambda: ops.swiglu(pair(), pair(dtype=torch.float64)),
+        RuntimeError,
+        rf"{ALIKE} Float\[2, 3\] and Double\[2, 3\]",
+    ),
+    "integers": (
+        lambda: ops.swiglu(*[pair(dtype=torch.int64)] * 2),
+        RuntimeError,
+        rf"{ALIKE} Long\[2, 3\]",
+    ),
+    "bool": (
+        lambda: ops.custom_abs(pair(dtype=torch.bool)),
+        NotImplementedError,
+        "\"abs_cpu\" not implemented for 'Bool'",
+    ),
+    "sparse": (
+        lambda: ops.custom_abs(pair().to_sparse()),
+        NotImplementedError,
+        "Could not run 'openreg::custom_abs' with arguments from the "
+        "'Sparseopenreg' backend",
+    ),
+    "cpu": (
+        lambda: ops.custom_abs(torch.ones(2)),
+        NotImplementedError,
+        "Could not run 'openreg::custom_abs' with arguments from the 'CPU'",
+    ),
+    "meta shape": (
+        lambda: ops.swiglu(pair().to("meta"), pair((3,)).to("meta")),
+        RuntimeError,
+        r"swiglu: expected x and gate of one shape and one dtype, but got "
+        r"torch.float32\[2, 3\] and torch.float32\[3\]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(case: str) -> None:
+    call, error, message = REFUSED[case]
+    with pytest.raises(error, match=message):
+        call()
+    assert ops.custom_abs(-pair()).sum().item() == 6
+
+
+@pytest.mark.queued
+def test_an_error_comes_at_the_call_though_work_is_pending() -> None:
+    call, error, message = REFUSED["shape"]
+    gate, stream = Gate(), torch.openreg.Stream()
+    with torch.openreg.stream(stream):
+        gate.hold()
+        with pytest.raises(error, match=message):
+            call()
+        gate.open()
+        assert ops.custom_abs(-pair()).sum().item() == 6
+
+
+def double(*shape: int) -> Tensor:
+    return torch.randn(
+        *shape, dtype=torch.float64, device="openreg", requires_grad=True
+    )
+
+
+def test_swiglu_has_first_and_second_derivatives() -> None:
+    arguments = double(2, 3), double(2, 3)
+    assert gradcheck(ops.swiglu, arguments)
+    assert gradgradcheck(ops.swiglu, arguments)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_swiglu_computes_the_gradients_that_are_asked_for(which: int) -> None:
+    arguments = [double(2, 3), double(2, 3)]
+    arguments[1 - which] = arguments[1 - which].detach()
+    ops.swiglu(*arguments).sum().backward()
+    on_cpu = [a.detach().cpu() for a in arguments]
+    on_cpu[which].requires_grad_()
+    (on_cpu[0] * F.silu(on_cpu[1])).sum().backward()
+    torch.testing.assert_close(arguments[which].grad.cpu(), on_cpu[which].grad)
+    assert arguments[1 - which].grad is None
+
+
+def test_abs_has_no_formula_and_says_so() -> None:
+    x = double(3)
+    result = ops.custom_abs(x)
+    assert result.requires_grad
+    assert result.grad_fn.name() == "torch::autograd::NotImplemented"
+    with pytest.raises(
+        RuntimeError,
+        match="derivative for openreg::custom_abs is not implemented",
+    ):
+        result.sum().backward()
+    with torch.no_grad():
+        assert not ops.custom_abs(x).requires_grad
+
+
+# What opcheck is shown of each operator.
+ARGUMENTS: dict[str, list[Callable[[], tuple[Tensor, ...]]]] = {
+    "custom_abs": [
+        lambda: (torch.randn(3, 4, device="openreg").t(),),
+        lambda: (torch.ones(2, dtype=torch.complex64, device="openreg"),),
+    ],
+    "swiglu": [
+        lambda: (double(3, 4), double(3, 4)),
+        lambda: (double(3, 4).detach(), double(4, 3).detach().t()),
+        lambda: (double(0).detach(), double(0).detach()),
+    ],
+    **{
+        name: [lambda: (double(3, 4),), lambda: (double(3, 4).detach().t(),)]
+        for name in ALIASING
+    },
+}
+# The fourth test does not know the device, see the next function but one.
+TESTS = "test_schema", "test_faketensor", "test_aot_dispatch_dynamic"
+
+
+def test_the_list_of_operators_is_complete() -> None:
+    everything = torch._C._dispatch_get_all_op_names()
+    mine = {name for name in everything if name.startswith("openreg::")}
+    assert mine == {f"openreg::{name}" for name in OPERATORS}
+    assert set(ARGUMENTS) == set(OPERATORS)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_opcheck_passes(name: str) -> None:
+    for make in ARGUMENTS[name]:
+        torch.library.opcheck(getattr(ops, name), make(), test_utils=TESTS)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_autograd_is_registered_where_it_belongs(name: str) -> None:
+    assert torch._C._dispatch_has_kernel_for_dispatch_key(
+        f"openreg::{name}", "AutogradPrivateUse1"
+    )
+
+
+def test_opcheck_asks_that_question_for_three_devices_only() -> None:
+    with pytest.raises(
+        OpCheckError, match="NYI devices other than CPU/CUDA/XPU"
+    ):
+        torch.library.opcheck(ops.swiglu, (double(2), double(2)))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_meta_tensors_show_shape_dtype_and_strides(name: str) -> None:
+    for make in ARGUMENTS[name]:
+        arguments = [a.detach() for a in make()]
+        expected = getattr(ops, name)(*arguments)
+        found = getattr(ops, name)(*(a.to("meta") for a in arguments))
+        assert (found.shape, found.dtype, found.stride()) == (
+            expected.shape,
+            expected.dtype,
+            expected.stride(),
+        )
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
+def test_what_the_formulas_cannot_do(capfd: pytest.CaptureFixture) -> None:
+    x, gate = double(2, 3).detach(), double(2, 3).detach()
+    with pytest.raises(
+        RuntimeError, match="cannot use C\\+\\+ torch::autograd::Function with"
+    ):
+        torch.func.grad(lambda x: ops.swiglu(x, gate).sum())(x)
+    library = torch.library.Library("lab_limits", "DEF")
+    library.define("third(Tensor x) -> Tensor")
+    library.impl("third", lambda x: x / 3, "PrivateUse1")
+    torch.library.register_autograd(
+        "lab_limits::third", lambda ctx, gradient: gradient / 3, lib=library
+    )
+    with pytest.raises(RuntimeError, match="must override the setup_context"):
+        torch.func.grad(lambda x: torch.ops.lab_limits.third(x).sum())(x)
+    with fwAD.dual_level():
+        dual = fwAD.make_dual(x, gate)
+        with pytest.raises(RuntimeError, match="jvp is not implemented"):
+            ops.swiglu(dual, gate)
+        third = torch.ops.lab_limits.third
+        with pytest.raises(NotImplementedError, match="implement the jvp"):
+            third(dual.requires_grad_())
+        assert fwAD.unpack_dual(third(fwAD.make_dual(x, gate))).tangent is None
+    library._destroy()
+    batched = torch.vmap(ops.swiglu)(x, gate)
+    assert "not yet implemented the batching rule" in capfd.readouterr().err
+    assert torch.equal(batched, ops.swiglu(x, gate))
+
+
+def test_autocast_leaves_swiglu_alone() -> None:
+    x = torch.ones(2, device="openreg")
+    with torch.autocast("openreg", torch.bfloat16):
+        assert ops.swiglu(x, x).dtype == torch.float32
+        with pytest.raises(RuntimeError, match=ALIKE):
+            ops.swiglu(x.bfloat16(), x)
+
+
+def test_swiglu_is_compiled_with_its_gradient() -> None:
+    compiled = torch.compile(
+        lambda x, gate: ops.swiglu(x * 2, gate).sum(),
+        backend="aot_eager",
+        fullgraph=True,
+    )
+    x, gate = double(3, 4), double(3, 4)
+    compiled(x, gate).backward()
+    found = [x.grad, gate.grad]
+    x.grad = gate.grad = None
+    ops.swiglu(x * 2, gate).sum().backward()
+    assert [g.tolist() for g in found] == [x.grad.tolist(), gate.grad.tolist()]
+
+
+class Alias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 0.5
+
+
+class Same(Alias):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[torch.library.Library]:
+    """The same two operators, in Python."""
+    library = torch.library.Library("lab_aliasing", "DEF")
+    for name, function in ("aliasing", Alias), ("returns_self", Same):
+        library.define(f"{name}(Tensor(a) self) -> Tensor(a)")
+        library.impl(name, function.apply, "AutogradPrivateUse1")
+        library.impl(name, torch.ops.aten.alias, "CompositeExplicitAutograd")
+    yield library
+    library._destroy()
+
+
+@pytest.fixture(params=["C++", "Python"])
+def aliasing(
+    request: pytest.FixtureRequest, lab: torch.library.Library
+) -> list[Callable[[Tensor], Tensor]]:
+    if request.param == "C++":
+        return [getattr(ops, name) for name in ALIASING]
+    return [
+        torch.ops.lab_aliasing.aliasing,
+        torch.ops.lab_aliasing.returns_self,
+    ]
+
+
+def test_an_alias_shares_memory_and_gradient(aliasing) -> None:
+    for operator in aliasing:
+        x = double(3, 4)
+        y = operator(x)
+        assert y.data_ptr() == x.data_ptr()
+        assert y._is_view()
+        assert y._base is x
+        y.sum().backward()
+        assert x.grad.unique().tolist() == [0.5]
+
+
+def test_an_alias_has_a_second_derivative(aliasing) -> None:
+    for operator in aliasing:
+        x = double(3)
+        (first,) = torch.autograd.grad(
+            (operator(x) ** 2).sum(), x, create_graph=True
+        )
+        assert torch.equal(first, x)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        assert second.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_writing_through_an_alias_writes_the_argument(aliasing) -> None:
+    for operator in aliasing:
+        x, expected = double(3, 4), []
+        expected = (x * 2).tolist()
+        version = x._version
+        with torch.no_grad():
+            operator(x).mul_(2)
+        assert x.tolist() == expected
+        assert x._version > version
+        with torch.inference_mode():
+            y = double(3).detach()
+            assert operator(y) is not y
+            operator(y).zero_()
+            assert not y.any()
+
+
+def test_writing_where_the_formula_would_be_lost_is_refused(aliasing) -> None:
+    for operator in aliasing:
+        x = double(3)
+        y, before = operator(x), x.tolist()
+        with pytest.raises(RuntimeError, match="is being modified inplace"):
+            y.mul_(2)
+        assert x.tolist() == before
+        y.sum().backward()
+        assert x.grad.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_an_alias_is_compiled_as_one(aliasing) -> None:
+    for operator in aliasing:
+        torch.compiler.reset()
+        compiled = torch.compile(operator, backend="aot_eager", fullgraph=True)
+        x = double(3, 4)
+        y = compiled(x)
+        assert y.data_ptr() == x.data_ptr()
+        y.sum().backward()
+        assert x.grad.unique().tolist() == [0.5]
+
+
+def test_a_compiled_write_through_an_alias_arrives(aliasing) -> None:
+    for operator in aliasing:
+        torch.compiler.reset()
+
+        def write(x: Tensor, operator=operator) -> Tensor:
+            operator(x).mul_(2)
+            return x + 1
+
+        compiled = torch.compile(write, backend="aot_eager", fullgraph=True)
+        x = torch.ones(3, device="openreg")
+        assert compiled(x).tolist() == [3, 3, 3]
+        assert x.tolist() == [2, 2, 2]
+
+
+class Doubles(torch.autograd.Function):
+    """In place, and says so."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        x.mul_(2)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+class Forgets(torch.autograd.Function):
+    """In place, and says nothing."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "gradient"), [(Doubles, 6.0), (Forgets, 3.0)]
+)
+def test_mark_dirty_gives_the_argument_its_gradient(
+    function: type[torch.autograd.Function], gradient: float
+) -> None:
+    x = double(2)
+    y = x * 3
+    result = function.apply(y)
+    assert (result is y) == (function is Doubles)
+    y.sum().backward()
+    assert x.grad.tolist() == [gradient, gradient]
+    assert torch.equal(y, x * 6)
+
+
+# Dynamo instantiates the Function, which is deprecated (torch 2.13).
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+def test_mark_dirty_is_compiled() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 3
+        Doubles.apply(y)
+        return y
+
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    x = double(2)
+    y = compiled(x)
+    assert torch.equal(y, x * 6)
+    y.sum().backward()
+    assert x.grad.tolist() == [6, 6]
+
+
+def test_the_fallback_of_autograd_has_two_modes_in_python() -> None:
+    library = torch.library.Library("lab_modes", "DEF")
+    library.define("third(Tensor x) -> Tensor")
+    library.impl("third", lambda x: x.detach() / 3, "PrivateUse1")
+    third = torch.ops.lab_modes.third
+    assert torch._C._get_autograd_fallback_mode() == "warn"
+    try:
+        result = third(double(2))
+        with pytest.warns(
+            UserWarning, match="an autograd kernel was not regis"
+        ):
+            result.sum().backward()
+        torch._C._set_autograd_fallback_mode("nothing")
+        assert not third(double(2)).requires_grad
+        with pytest.raises(RuntimeError, match="NYI: mode='error'"):
+            torch._C._set_autograd_fallback_mode("error")
+    finally:
+        torch._C._set_autograd_fallback_mode("warn")
+        library._destroy()
+
+
+def test_a_formula_after_the_first_compilation_is_not_seen() -> None:
+    library = torch.library.Library("lab_late", "DEF")
+    library.define("third(Tensor x) -> Tensor")
+    library.impl("third", lambda x: x.detach() / 3, "PrivateUse1")
+    third = torch.ops.lab_late.third
+    compiled = torch.compile(third, backend="aot_eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="fake tensors"):
+        compiled(double(2))
+    torch.library.register_fake(
+        "lab_late::third", torch.empty_like, lib=library
+    )
+    torch.library.register_autograd(
+        "lab_late::third", lambda ctx, gradient: gradient / 3, lib=library
+    )
+    x = double(2)
+    third(x).sum().backward()
+    assert x.grad is not None
+    x.grad = None
+    with pytest.warns(UserWarning, match="an autograd kernel was not regis"):
+        compiled(x).sum().backward()
+    assert x.grad is None
+    library._destroy()
+
+
+def test_an_extension_adds_to_atens_namespace() -> None:
+    load("fragment")
+    squareplus = torch.ops.aten.lab_squareplus
+    x = torch.randn(3, 4, dtype=torch.float64)
+    y = x.to("openreg").requires_grad_()
+    assert torch.equal(squareplus(y).cpu(), squareplus(x))
+    assert torch.equal(squareplus(x), (x + (x * x + 4).sqrt()) / 2)
+    assert gradcheck(squareplus, (y, 2.0))
+    assert gradgradcheck(squareplus, (y, 2.0))
+    torch.library.opcheck(squareplus, (y, 2.0), test_utils=TESTS)

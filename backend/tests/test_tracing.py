@@ -1,0 +1,233 @@
+"""torch.openreg.trace: a line for each call, before it is made."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from _fresh import prints, run
+
+F = torch.nn.functional
+lab = torch.library.Library("trace_lab", "DEF")
+lab.define("thirds(Tensor x) -> Tensor")
+lab.impl("thirds", lambda x: x / 3, "CPU")
+lab.define("nowhere(Tensor x) -> Tensor")
+
+
+def ones(*shape: int, device: str = "openreg") -> torch.Tensor:
+    return torch.ones(shape, device=device)
+
+
+def lines(file: io.StringIO) -> list[tuple[str, ...]]:
+    return [tuple(line.split()) for line in file.getvalue().splitlines()]
+
+
+def names(file: io.StringIO) -> list[str]:
+    """The operators, with the indentation that says who called them."""
+    return [
+        line.split(" Priv")[0].rstrip() for line in file.getvalue().splitlines()
+    ]
+
+
+@pytest.fixture
+def file() -> io.StringIO:
+    return io.StringIO()
+
+
+def test_a_line_has_operator_key_path_device_and_stream(file) -> None:
+    x = ones(2)
+    with torch.openreg.trace(file):
+        x + x
+    place = ("openreg:0", "stream", "0")
+    assert lines(file) == [
+        ("aten::add.Tensor", "PrivateUse1", "native", *place)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "operator", "path"),
+    [
+        (lambda x: x * x, "aten::mul.Tensor", "native"),
+        (lambda x: x.cumsum(0), "aten::cumsum", "alias"),
+        (lambda x: x.expand(2, 2), "aten::expand", "default"),
+        (torch.ops.trace_lab.thirds, "trace_lab::thirds", "fallback"),
+        (
+            lambda x: torch.empty(2, device=x.device),
+            "aten::empty.memory_format",
+            "native",
+        ),
+    ],
+)
+def test_the_path_in_a_word(file, call, operator: str, path: str) -> None:
+    x = ones(2)
+    with torch.openreg.trace(file):
+        call(x)
+    assert lines(file)[0][:3] == (operator, "PrivateUse1", path)
+
+
+def test_a_kernel_in_python_is_native(file) -> None:
+    library = torch.library.Library("trace_lab", "IMPL")
+    library.impl("thirds", lambda x: x * (1 / 3), "PrivateUse1")
+    x = ones(2)
+    with torch.openreg.trace(file):
+        torch.ops.trace_lab.thirds(x)
+    library._destroy()
+    assert lines(file)[0][2] == "native"
+
+
+def test_what_a_default_kernel_calls_is_indented(file) -> None:
+    x = ones(2, 3)
+    with torch.openreg.trace(file):
+        torch.zeros(2, device="openreg:1")
+        F.linear(x, x)
+    assert names(file) == [
+        "aten::zeros",
+        "  aten::empty.memory_format",
+        "  aten::zero_",
+        "aten::t",
+        "  aten::transpose.int",
+        "    aten::as_strided",
+        "aten::mm",
+    ]
+    assert {line[3] for line in lines(file)[:3]} == {"openreg:1"}
+
+
+def test_a_copy_names_the_device_at_either_end(file) -> None:
+    x = ones(2)
+    with torch.openreg.trace(file):
+        x.cpu()
+        torch.ones(2).to("openreg")
+    copies = [line for line in lines(file) if line[0] == "aten::_copy_from"]
+    assert [line[1:4] for line in copies] == [
+        ("PrivateUse1", "native", "openreg:0")
+    ] * 2
+    hosts = [line for line in lines(file) if line[0] == "aten::empty_strided"]
+    assert [line[1:] for line in hosts] == [
+        ("CPU", "native", "cpu"),
+        ("PrivateUse1", "native", "openreg:0", "stream", "0"),
+    ]
+
+
+def test_sparse_tensors_have_a_key_of_their_own(file) -> None:
+    sparse = ones(2, 2).to_sparse()
+    with torch.openreg.trace(file):
+        sparse @ ones(2, 2)
+        torch.zeros(2, device="openreg", layout=torch.sparse_coo)
+    keys = {line[0]: line[1:3] for line in lines(file)}
+    assert keys["aten::mm"] == ("SparsePrivateUse1", "alias")
+    assert keys["aten::zeros"] == ("SparsePrivateUse1", "default")
+
+
+def test_backward_passes_are_traced_on_the_stream_of_the_forward(file) -> None:
+    x = ones(2, 2).requires_grad_()
+    side = torch.openreg.Stream()
+    with torch.openreg.trace(file):
+        with torch.openreg.stream(side):
+            loss = (x @ x).sum()
+        loss.backward()
+    torch.accelerator.synchronize()
+    products = [line for line in lines(file) if line[0] == "aten::mm"]
+    assert len(products) == 3
+    assert {line[-1] for line in products} == {str(side.stream_id)}
+    assert x.grad is not None
+    assert torch.equal(x.grad.cpu(), torch.full((2, 2), 4.0))
+
+
+def test_each_of_two_nested_traces_gets_every_call(file) -> None:
+    inner, x = io.StringIO(), ones(2)
+    with torch.openreg.trace(file), torch.openreg.trace(inner):
+        x.sum()
+        x + x
+    assert names(file) == [
+        "aten::sum",
+        "  aten::sum.dim_IntList",
+        "aten::add.Tensor",
+    ]
+    assert names(inner) == ["aten::sum", "aten::add.Tensor"]
+
+
+def test_the_last_line_is_the_call_that_failed(file) -> None:
+    x = ones(2, 3)
+    with (
+        pytest.raises(RuntimeError, match="cannot be multiplied"),
+        torch.openreg.trace(file),
+    ):
+        F.linear(x, x.t())
+    assert names(file)[-1] == "aten::mm"
+    with torch.openreg.trace(file):  # and the next trace begins at the margin
+        torch.zeros(1, device="openreg")
+    assert names(file)[-3:] == [
+        "aten::zeros",
+        "  aten::empty.memory_format",
+        "  aten::zero_",
+    ]
+
+
+def test_an_error_below_a_default_kernel_ends_the_indentation(file) -> None:
+    x = ones(2, 3)
+    trace = torch.openreg.trace(file)
+    with trace:
+        with pytest.raises(RuntimeError, match="expand"):
+            x.clone().expand(5, 5)
+        x + x
+    assert names(file)[-1] == "aten::add.Tensor"
+
+
+def test_an_operator_without_a_kernel_is_named_before_it_fails(file) -> None:
+    with pytest.raises(NotImplementedError), torch.openreg.trace(file):
+        torch.ops.trace_lab.nowhere(ones(2))
+    assert lines(file)[-1][:3] == (
+        "trace_lab::nowhere",
+        "PrivateUse1",
+        "fallback",
+    )
+    with pytest.raises(NotImplementedError), torch.openreg.trace(file):
+        torch.ops.trace_lab.nowhere(ones(2, device="cpu"))
+    assert lines(file)[-1] == ("trace_lab::nowhere", "CPU", "none", "cpu")
+
+
+def test_results_are_the_same_under_a_trace(file) -> None:
+    def work() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(4, 4, device="openreg", requires_grad=True)
+        y = F.layer_norm(x.abs().t(), (4,)).softmax(0)
+        y.square().sum().backward()
+        out = torch.empty(0, device="openreg")
+        torch.mm(y.detach(), x.detach(), out=out)
+        view = out.view(16)[2:]
+        view.fill_(3)
+        assert x.grad is not None
+        return [y.detach().cpu(), x.grad.cpu(), out.cpu()]
+
+    expected = work()
+    with torch.openreg.trace(file):
+        found = work()
+    assert all(map(torch.equal, found, expected))
+
+
+def test_standard_output_is_the_default(capsys) -> None:
+    x = ones(2)
+    with torch.openreg.trace():
+        x + x
+    assert capsys.readouterr().out.startswith("aten::add.Tensor ")
+
+
+def test_tracing_outside_a_device_leaves_the_backend_asleep() -> None:
+    assert prints(
+        """
+        import torch
+        with torch.openreg.trace():
+            torch.ones(1)
+        assert not torch.openreg.is_initialized()
+        """
+    ).splitlines()[0].split() == ["aten::ones", "CPU", "default", "cpu"]
+
+
+@pytest.mark.parametrize("key", ["Conjugate", "Negative"])
+def test_a_copy_without_its_fallthrough_overflows_the_stack(key: str) -> None:
+    view = "torch.tensor([1 + 2j], device='openreg').conj()"
+    view += ".imag" if key == "Negative" else ""
+    code = f"import torch; print({view}.clone().tolist())"
+    assert run(code, OPENREG_OMIT=key).returncode == -11

@@ -1,0 +1,81 @@
+"""The tables of book/chapters/performance.md: what `nox -s bench` kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tables.common import ROOT, table
+
+RECORD = ROOT / "book" / "_ext" / "tables" / "performance.json"
+
+
+def recorded() -> dict[str, Any]:
+    """The figures of the last `nox -s bench -- --record`."""
+    return json.loads(RECORD.read_text("utf-8"))
+
+
+def performance_source() -> str:
+    """When, where and with what the figures were taken."""
+    kept = recorded()
+    return (
+        f"Measured on {kept['date']} with torch {kept['torch']}, "
+        f"on {kept['cpu']}."
+    )
+
+
+def performance_rows() -> str:
+    """Every row of the bench: the CPU's time, and what the device adds."""
+    columns = recorded()["rows"]
+    rows = []
+    for name, (cpu, device) in columns["auto"].items():
+        ratios = [
+            f"{column[name][1] / column[name][0]:.2f}"
+            if column[name]
+            else "no kernel"
+            for column in columns.values()
+        ]
+        ratios[0] = f"**{ratios[0]}**"
+        rows.append((name, f"{cpu:.2f}", f"{device:.2f}", *ratios))
+    head = ("Work", "CPU, µs", "Device, µs")
+    return table((*head, *(f"Ratio, {name}" for name in columns)), rows)
+
+
+def performance_threads() -> str:
+    """Training steps with two threads, by where backward runs."""
+    kept = recorded()["two threads"]
+    first = next(iter(kept.values()))
+    rows = []
+    for name, (cpu, _) in first.items():
+        ratios = [steps[name][1] / steps[name][0] for steps in kept.values()]
+        rows.append((name, f"{cpu:.0f}", *(f"{x:.2f}" for x in ratios)))
+    head = ("Step", "CPU, µs")
+    return table((*head, *(f"Ratio, backward on {x}" for x in kept)), rows)
+
+
+def performance_rest() -> str:
+    """What is no operator: memory, the pool, overlap, import."""
+    kept = recorded()
+    host, device = kept["memory"]
+    bare, loaded = kept["import"]
+    sizes = kept["allocation"].values()
+    rows = [
+        (
+            "Peak memory of a transformer step",
+            f"{device / host:.2f} of the CPU's {host:,} bytes",
+        ),
+        (
+            "Allocate and free from the cache, 4 bytes to 64 MiB",
+            f"{min(sizes):.0f} to {max(sizes):.0f} ns",
+        ),
+        ("`import torch`", f"{bare:.0f} ms"),
+        ("`import torch` with the backend", f"{loaded:.0f} ms"),
+    ]
+    for name, (together, in_order) in kept["overlap"].items():
+        rows.append(
+            (
+                f"On two streams in `async`: {name}",
+                f"{together:.0f} ms; ordered by an event {in_order:.0f} ms",
+            )
+        )
+    return table(("What", "Cost"), rows)

@@ -1,0 +1,209 @@
+"""The tables of the dispatcher chapter: complete, and true of this PyTorch."""
+
+import doctest
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import tables
+
+C = torch._C
+
+# All calls in one process of their own: some change the dispatcher.
+CALLS = f"""
+import json
+import torch
+C = torch._C
+x = torch.ones(2, device="openreg")
+add = C._dispatch_find_schema_or_throw("aten::add", "Tensor")
+lab = torch.library.Library("lab", "DEF")
+lab.define("thirds(Tensor x) -> Tensor")
+thirds = C._dispatch_find_schema_or_throw("lab::thirds", "")
+answers = [repr(eval(call)) for call in {[t.call for t in tables.TOOLS]}]
+print("")
+print(json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, str]:
+    run = subprocess.run(
+        [sys.executable, "-c", CALLS],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode == 0, run.stderr
+    # What the dispatcher itself printed comes before or after, as it likes.
+    (line,) = (x for x in run.stdout.splitlines() if x.startswith("["))
+    found = json.loads(line)
+    names = [tool.name for tool in tables.TOOLS]
+    return dict(zip(names, found, strict=True))
+
+
+def test_every_tool_is_a_row() -> None:
+    here = [name for name in dir(torch._C) if name.startswith("_dispatch_")]
+    assert sorted(tool.name for tool in tables.TOOLS) == sorted(here)
+
+
+@pytest.mark.parametrize("tool", tables.TOOLS, ids=lambda tool: tool.name)
+def test_every_tool_answers(answers: dict[str, str], tool: tables.Tool) -> None:
+    assert f"C.{tool.name}" in tool.call
+    got = answers[tool.name]
+    assert doctest.OutputChecker().check_output(
+        tool.answer + "\n", got + "\n", doctest.ELLIPSIS
+    ), got
+
+
+@pytest.mark.parametrize("name", tables.REMOVED_TOOLS)
+def test_removed_tools_are_gone(name: str) -> None:
+    assert not hasattr(torch._C, name)
+
+
+# Composite kernels
+
+
+def test_an_alias_key_says_what_runs() -> None:
+    """A kernel of the backend's own comes first, then the composite ones."""
+    for operator in tables.PATH_OPERATORS:
+        keys = tables.registered(operator)
+        for backend in "CPU", "PrivateUse1":
+            if backend in keys:
+                expected = "kernel"
+            elif keys & set(tables.COMPOSITES[:2]):
+                expected = "default backend kernel"
+            else:
+                assert tables.COMPOSITES[2] in keys
+                expected = "math kernel"
+            assert tables.chosen(operator, backend) == expected
+
+
+def test_the_rows_show_every_way_that_a_table_can_look() -> None:
+    ways = {tables.chosen(o, "PrivateUse1") for o in tables.PATH_OPERATORS}
+    assert ways == {"kernel", "default backend kernel", "math kernel"}
+    shown = set.union(*map(tables.registered, tables.PATH_OPERATORS))
+    assert set(tables.COMPOSITES) <= shown
+
+
+def test_openreg_overrides_one_operator_that_is_composite_above_autograd() -> (
+    None
+):
+    assert [
+        name
+        for name in tables.aten_operators()
+        if tables.chosen(name, "PrivateUse1") == "kernel"
+        and "CompositeImplicitAutograd" in tables.registered(name)
+        and not tables.registered(name) & set(tables.COMPOSITES[:2])
+        and tables.chosen(name, "CPU") != "kernel"
+    ] == ["aten::_has_compatible_shallow_copy_type"]
+
+
+# The operator set
+
+
+@pytest.fixture(scope="module")
+def groups() -> dict[str, set[str]]:
+    return {
+        what: names for what, (_, names) in tables.operator_groups().items()
+    }
+
+
+def test_what_runs_on_the_cpu_divides_the_set(groups) -> None:
+    *parts, everything = (
+        groups["with a kernel for the CPU"],
+        groups["composite, below autograd"],
+        groups["composite, above autograd"],
+        groups["nothing for the CPU: another device's, or sparse, nested ..."],
+        groups["all of ATen"],
+    )
+    assert set.union(*parts) == everything
+    assert sum(map(len, parts)) == len(everything)
+
+
+def test_the_counts_agree_with_the_schemas(groups) -> None:
+    """Counted another way: from the signatures, and the CPU's own list."""
+    schemas = {n: op._schema for n, op in tables.aten_operators().items()}
+
+    def arguments(flag: str) -> set[str]:
+        return {
+            name
+            for name, schema in schemas.items()
+            if any(getattr(a, flag) for a in schema.arguments)
+        }
+
+    assert groups["`out=`"] == arguments("is_out")
+    assert groups["in place"] <= {n for n, s in schemas.items() if s.is_mutable}
+    assert groups["views"] == {
+        name
+        for name, schema in schemas.items()
+        if any(
+            r.alias_info and not r.alias_info.is_write for r in schema.returns
+        )
+    }
+    on_cpu = set(C._dispatch_get_registrations_for_dispatch_key("CPU"))
+    assert groups["with a kernel for the CPU"] == on_cpu & set(schemas)
+
+
+def test_the_sizes_are_those_that_the_page_speaks_of(groups) -> None:
+    everything = len(groups["all of ATen"])
+    assert round(everything / len(groups["with a kernel for the CPU"])) == 3
+    core = groups["core: what `torch.export` reduces programs to"]
+    assert 150 < len(core) < 250
+    assert 0 < len(core & groups["composite, below autograd"]) < len(core) / 2
+
+
+def test_each_operator_is_at_one_step_of_the_order(groups) -> None:
+    steps = [names for _, names, _ in tables.order_of_work()]
+    assert sum(map(len, steps)) == len(set.union(*steps))
+    assert all(steps)
+    assert groups["with a kernel for the CPU"] <= set.union(*steps)
+    assert set.union(*steps) <= groups["all of ATen"]
+
+
+def test_what_only_a_backend_is_asked_for_has_no_kernel_for_the_cpu() -> None:
+    names = tables.order_of_work()[1][1]
+    assert "aten::convolution_overrideable" in names
+    assert "aten::_thnn_fused_lstm_cell" in names
+    on_cpu = set(C._dispatch_get_registrations_for_dispatch_key("CPU"))
+    assert not names & on_cpu
+
+
+def test_the_default_kernels_make_two_forms_of_the_out_form() -> None:
+    names = tables.order_of_work()[4][1]
+    assert {"aten::xlogy.Tensor", "aten::exp_", "aten::mul_.Tensor"} <= names
+    for name in names:
+        base = name.removeprefix("aten::").partition(".")[0]
+        packet = getattr(torch.ops.aten, base.rstrip("_"))
+        assert any(
+            torch.Tag.out in getattr(packet, overload).tags
+            for overload in packet.overloads()
+        ), name
+
+
+# Fallthrough
+
+
+def test_the_exempt_operators_are_fallthroughs() -> None:
+    ask = C._dispatch_kernel_for_dispatch_key_is_fallthrough
+    for key in "Conjugate", "Negative", "ZeroTensor":
+        names = tables.exempt(key)
+        assert len(names) > 50
+        assert all(ask(f"aten::{name}", key) for name in names)
+        assert "clone" in names
+
+
+def test_our_exemptions_are_the_four_of_the_copies() -> None:
+    ours = {
+        (key, name)
+        for key in tables.PASSING_KEYS
+        for name, file in tables.exempt(key).items()
+        if "csrc/aten/copy.cpp" in file
+    }
+    assert ours == {
+        (key, name)
+        for key in ("Conjugate", "Negative")
+        for name in ("_copy_from", "_copy_from_and_resize")
+    }

@@ -1,0 +1,48 @@
+"""The rows of the chapter on tensors that are not plain."""
+
+import inspect
+
+import pytest
+import torch
+
+import regions
+from tables import operators_special as special
+
+TESTS = regions.ROOT / "backend" / "tests"
+KEYS = {
+    "sparse, COO": "SparsePrivateUse1",
+    "sparse, compressed": "SparseCsrPrivateUse1",
+    "quantized": "QuantizedPrivateUse1",
+    "nested, strided": "NestedTensorPrivateUse1",
+    "nested, jagged": "Python",
+    "conjugate": "PrivateUse1",
+    "channels last": "PrivateUse1",
+    "without elements": "PrivateUse1",
+}
+
+
+@pytest.mark.parametrize("kind", special.KINDS, ids=lambda kind: kind.name)
+def test_every_kind_has_its_key_and_a_test(kind: special.Kind) -> None:
+    assert special.key_of(special.make(kind)) == KEYS[kind.name]
+    file, function = kind.test.split("::")
+    assert f"def {function}(" in (TESTS / file).read_text()
+
+
+def test_each_key_has_the_kernels_of_its_twin() -> None:
+    found = torch._C._dispatch_get_registrations_for_dispatch_key
+    for key in sorted(set(KEYS.values()) - {"Python"}):
+        twin = key.replace("PrivateUse1", "CPU")
+        theirs = {o for o in found(twin) if o.startswith("aten::")}
+        assert theirs <= set(found(key)), key
+    assert special.kernels("QuantizedPrivateUse1") > 200
+
+
+def test_a_form_is_yes_if_the_optimizer_knows_it() -> None:
+    for name, kind in special.optimizers().items():
+        if name == "LBFGS" or name == "SparseAdam" or name == "Muon":
+            continue
+        known = inspect.signature(kind).parameters
+        for form in special.FORMS:
+            assert special.accepts(kind, form) == (form in known), (name, form)
+    assert "| `Adam` | yes | yes | yes |" in special.optimizer_forms()
+    assert "| `LBFGS` |  |  |  |" in special.optimizer_forms()
