@@ -49,7 +49,7 @@ KNOWN = [
     Known("linalg.lu", "out-strided", "all", "crash", CORRUPTS),
     Known(
         "nn.functional.linear_cross_entropy.chunked*",
-        "gradient",
+        "forward strided gradient",
         "bfloat16",
         "value",
         ROUNDS,

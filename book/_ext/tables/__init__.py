@@ -124,14 +124,15 @@ from tables.memory import (
 )
 from tables.operator_table import (
     LETTERS,
+    entries_linear,
+    entries_nn,
+    entries_other,
+    entries_special,
     known_differences,
     known_lines,
     look,
     operator_tiers,
-    operators_linear,
-    operators_nn,
-    operators_other,
-    operators_special,
+    show,
     tier,
 )
 from tables.operators import (

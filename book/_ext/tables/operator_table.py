@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tables.common import ROOT, table
+from tables.common import ROOT, code, table
 
 
 def test_module(name: str) -> Any:
@@ -150,13 +150,14 @@ def rows(family: str) -> list[Row]:
 
 def show(row: Row) -> tuple[str, ...]:
     dtypes = test_module("_operators").DTYPES
+    letters = [(row.tier or "h") if d in row.dtypes else "·" for d in dtypes]
     more = len(row.operators) - 3
     names = " ".join(f"`{name}`" for name in row.operators[:3])
     known = any(fnmatch(row.entry, line.operator) for line in known_lines())
     return (
         f"`{row.entry}`" + " *" * known,
+        f"`{''.join(letters)}`",
         names + f" and {more} more" * (more > 0),
-        *((row.tier or "h") if d in row.dtypes else "" for d in dtypes),
     )
 
 
@@ -165,23 +166,22 @@ def known_lines() -> list[Any]:
 
 
 def family_table(family: str) -> str:
-    short = ("f32", "f64", "bf16", "i64", "bool", "c64")
-    return table(("Entry", "Runs", *short), map(show, rows(family)))
+    return table(("Entry", "Dtypes", "Runs"), map(show, rows(family)))
 
 
-def operators_nn() -> str:
+def entries_nn() -> str:
     return family_table("nn")
 
 
-def operators_linear() -> str:
+def entries_linear() -> str:
     return family_table("linear")
 
 
-def operators_special() -> str:
+def entries_special() -> str:
     return family_table("special")
 
 
-def operators_other() -> str:
+def entries_other() -> str:
     return family_table("other")
 
 
@@ -201,11 +201,12 @@ def operator_tiers() -> str:
 
 
 def known_differences() -> str:
-    """The list of backend/tests/operators_known.py."""
+    """The list of backend/tests/operators_known.py, one row a reason."""
+    entries: dict[tuple[str, ...], list[str]] = {}
+    for line in known_lines():
+        rest = (line.kinds, line.dtypes, line.says, line.reason)
+        entries.setdefault(rest, []).append(line.operator)
     return table(
-        ("Entry", "Asked", "Dtypes", "What differs", "PyTorch's limit"),
-        (
-            (f"`{k.operator}`", k.kinds, k.dtypes, k.says, k.reason)
-            for k in known_lines()
-        ),
+        ("Entry", "Asked", "Dtypes", "Differs", "PyTorch's limit"),
+        ((code(names), *rest) for rest, names in entries.items()),
     )

@@ -38,7 +38,8 @@ TIERS = {
     "c": Tier(
         "[one boxed function for all](#one-kernel-for-a-thousand-operators)",
         "everything else that the CPU has",
-        "boxed.cpp boxed.h sparse.cpp sparse.h",
+        "boxed.cpp boxed.h nested.cpp parts.cpp parts.h quantized.cpp "
+        "sparse.cpp",
     ),
     "d": Tier(
         "[the fallback](operators.md#the-fallback)",
