@@ -34,7 +34,27 @@ class Known(NamedTuple):
         )
 
 
-KNOWN: list[Known] = []
+CORRUPTS = (
+    "The CPU's kernel takes an `out=` of several batch dimensions for "
+    "contiguous in them, and writes past its end, on CPU tensors too."
+)
+ROUNDS = (
+    "PyTorch chooses the dtype that it accumulates in by the name of the "
+    "device: float32 on the CPU, and here the argument's."
+)
+KNOWN = [
+    Known("tril", "out-strided", "all", "crash", CORRUPTS),
+    Known("triu", "out-strided", "all", "crash", CORRUPTS),
+    Known("lu_unpack", "out-strided", "all", "crash", CORRUPTS),
+    Known("linalg.lu", "out-strided", "all", "crash", CORRUPTS),
+    Known(
+        "nn.functional.linear_cross_entropy.chunked*",
+        "forward strided gradient",
+        "bfloat16",
+        "value",
+        ROUNDS,
+    ),
+]
 
 
 def unexplained(question: Question, faults: list[str]) -> list[str]:

@@ -122,6 +122,19 @@ from tables.memory import (
     methods_of,
     pool_calls,
 )
+from tables.operator_table import (
+    LETTERS,
+    entries_linear,
+    entries_nn,
+    entries_other,
+    entries_special,
+    known_differences,
+    known_lines,
+    look,
+    operator_tiers,
+    show,
+    tier,
+)
 from tables.operators import (
     MINIMAL_LISTINGS,
     minimal_rows,

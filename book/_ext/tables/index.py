@@ -190,6 +190,17 @@ SUBSYSTEMS = [
         },
     ),
     Subsystem(
+        "Operators",
+        "PyTorch's own tests",
+        "testing",
+        {
+            "device-generic tests": "import warnings; "
+            "warnings.simplefilter('ignore'); "
+            "from torch.testing._internal import common_device_type as c; "
+            "c.PrivateUse1TestBase.setUpClass()",
+        },
+    ),
+    Subsystem(
         "High-level modules",
         "Any accelerator",
         "accelerator",
