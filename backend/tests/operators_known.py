@@ -6,6 +6,7 @@ line that no call needs any more.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from typing import NamedTuple
 
@@ -63,15 +64,18 @@ def unexplained(question: Question, faults: list[str]) -> list[str]:
     return [f for f in faults if not any(said in f for said in says)]
 
 
-def stale(answers: dict[Question, list[str]]) -> list[Known]:
-    """The lines that speak of these answers, and that none of them needs."""
+def stale(
+    answers: dict[Question, list[str]], every: Iterable[Question]
+) -> list[Known]:
+    """The lines that no answer needs, if every question of theirs was asked."""
+    every = list(every)
     return [
         known
         for known in KNOWN
-        if (asked := [q for q in answers if known.covers(q)])
+        if answers.keys() >= (mine := set(filter(known.covers, every)))
         and not any(
             known.says in fault
-            for question in asked
+            for question in mine
             for fault in answers[question]
         )
     ]

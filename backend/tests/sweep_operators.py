@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
+import os
 import queue
 import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -29,20 +31,25 @@ import torch_openreg
 import torch_openreg._C
 from operators_known import Question, stale, unexplained
 
+DTYPES, KINDS = _operators.DTYPES, _operators.KINDS
 ROOT = Path(__file__).parents[2]
+ALL = 10_000  # more samples than any entry has
 
 
 Answers = dict[Question, dict[str, Any]]
 
 
-def questions(arguments: argparse.Namespace) -> Iterator[Question]:
-    for dtype in arguments.dtype or _operators.DTYPES:
-        for kind in arguments.kind or _operators.KINDS:
-            for name, op in _operators.ENTRIES.items():
-                if fnmatch(name, arguments.pattern) and _operators.applies(
-                    op, getattr(torch, dtype), kind
-                ):
-                    yield Question(name, dtype, kind)
+def questions(
+    pattern: str = "*",
+    dtypes: Sequence[str] = DTYPES,
+    kinds: Sequence[str] = KINDS,
+) -> Iterator[Question]:
+    for dtype, kind in itertools.product(dtypes, kinds):
+        for name, op in _operators.ENTRIES.items():
+            if fnmatch(name, pattern) and _operators.applies(
+                op, getattr(torch, dtype), kind
+            ):
+                yield Question(name, dtype, kind)
 
 
 def build_key(samples: int) -> str:
@@ -57,10 +64,13 @@ def build_key(samples: int) -> str:
 
 
 def read(file: Path) -> Answers:
+    """The answers that were kept; a line that was cut off is taken back."""
     if not file.exists():
         return {}
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    return {Question(*line["question"]): line for line in lines}
+    whole, end, _ = file.read_text().rpartition("\n")
+    file.write_text(whole + end)
+    answers = [json.loads(line) for line in whole.splitlines()]
+    return {Question(*answer["question"]): answer for answer in answers}
 
 
 def work(samples: int) -> None:
@@ -103,13 +113,16 @@ class Worker:
         late.cancel()
         if answer:
             return json.loads(answer)
-        status = self.process.wait()
-        self.process = None
-        return {"question": question, "calls": 1, "faults": [f"crash {status}"]}
+        fault = f"crash {self.close()}"
+        return {"question": question, "calls": 1, "faults": [fault]}
 
-    def close(self) -> None:
-        if self.process is not None:
-            self.process.communicate()
+    def close(self) -> int:
+        """Ends the process, if there is one; returns its exit status."""
+        process, self.process = self.process, None
+        if process is None:
+            return 0
+        process.communicate()
+        return process.returncode
 
 
 def collect(
@@ -127,7 +140,8 @@ def collect(
             try:
                 question = waiting.get_nowait()
             except queue.Empty:
-                return worker.close()
+                worker.close()
+                return
             answer = worker.ask(question, arguments.timeout)
             with lock:
                 answers.write(json.dumps(answer) + "\n")
@@ -144,8 +158,11 @@ def collect(
             thread.join()
 
 
-def report(answers: Answers) -> int:
-    """Prints what was found; returns the number of faults."""
+def report(answers: Answers, whole: bool) -> int:
+    """Prints what was found; returns the number of faults.
+
+    If the answers are to all samples, the lines of the list must be needed.
+    """
     count: Counter[tuple[str, str]] = Counter()
     wrong = 0
     for question, answer in answers.items():
@@ -158,7 +175,8 @@ def report(answers: Answers) -> int:
         for fault in faults:
             wrong += 1
             print(" ".join(question), fault, sep=": ")
-    for known in stale({q: a["faults"] for q, a in answers.items()}):
+    found = {question: a["faults"] for question, a in answers.items()}
+    for known in stale(found, questions()) if whole else []:
         wrong += 1
         print(f"no longer needed in operators_known.py: {known}")
     columns = ("right", "listed", "wrong", "calls")
@@ -172,10 +190,14 @@ def report(answers: Answers) -> int:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="nox -s ops --")
     parser.add_argument("pattern", nargs="?", default="*", help="operators")
-    parser.add_argument("--dtype", nargs="+", choices=_operators.DTYPES)
-    parser.add_argument("--kind", nargs="+", choices=_operators.KINDS)
-    parser.add_argument("--samples", type=int, default=10_000)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument(
+        "--dtype", nargs="+", choices=DTYPES, default=DTYPES, metavar="DTYPE"
+    )
+    parser.add_argument(
+        "--kind", nargs="+", choices=KINDS, default=KINDS, metavar="KIND"
+    )
+    parser.add_argument("--samples", type=int, default=ALL, help="at most")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=int, default=600, help="seconds each")
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -189,13 +211,15 @@ def main() -> int:
     folder = ROOT / "build" / "ops"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{build_key(arguments.samples)}.jsonl"
-    wanted = list(questions(arguments))
+    chosen = (arguments.dtype, arguments.kind)
+    wanted = list(questions(arguments.pattern, *chosen))
     known = read(file)
     missing = [question for question in wanted if question not in known]
     print(f"{len(wanted)} questions, {len(missing)} to ask; answers in {file}")
     collect(missing, file, arguments)
     answers = read(file)
-    return min(report({question: answers[question] for question in wanted}), 1)
+    asked = {question: answers[question] for question in wanted}
+    return min(report(asked, whole=arguments.samples == ALL), 1)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import warnings
 
 import pytest
 import torch
 
 import operators_known
+import sweep_operators
 from _operators import ENTRIES, KINDS, applies, check, faults
 from operators_known import KNOWN, Known, Question, stale, unexplained
 
@@ -96,8 +99,62 @@ def test_a_line_of_the_list_must_be_needed(monkeypatch) -> None:
     monkeypatch.setattr(operators_known, "KNOWN", [line])
     asked = Question("sin", "float32", "forward")
     other = Question("cos", "float32", "forward")
-    assert stale({asked: ["result 0: value: 1"]}) == []
-    assert stale({asked: []}) == [line]
-    assert stale({other: []}) == []
+    more = Question("sin", "float64", "forward")
+    assert stale({asked: ["result 0: value: 1"]}, [asked, other]) == []
+    assert stale({asked: []}, [asked, other]) == [line]
+    assert stale({asked: []}, [asked, more]) == []
+    assert stale({asked: [], more: ["value"]}, [asked, more]) == []
     assert unexplained(asked, ["value: 1", "dtype: 2"]) == ["dtype: 2"]
     assert unexplained(other, ["value: 1"]) == ["value: 1"]
+
+
+ANSWERS = """
+import json, os, signal, sys, time
+for line in sys.stdin:
+    operator, *_ = question = json.loads(line)
+    if operator == "crashes":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if operator == "hangs":
+        time.sleep(600)
+    print(json.dumps({"question": question, "faults": []}), flush=True)
+"""
+
+
+def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep() -> None:
+    worker = sweep_operators.Worker(samples=1)
+    worker.command = [sys.executable, "-S", "-c", ANSWERS]
+    found = [
+        worker.ask(Question(name, "float32", "forward"), seconds)["faults"]
+        for name, seconds in [
+            ("sin", 60),
+            ("crashes", 60),
+            ("cos", 60),
+            ("hangs", 1),
+            ("tan", 60),
+        ]
+    ]
+    worker.close()
+    assert found == [[], ["crash -11"], [], ["crash -9"], []]
+
+
+def test_a_sweep_that_was_stopped_keeps_its_answers(tmp_path) -> None:
+    file = tmp_path / "answers.jsonl"
+    assert sweep_operators.read(file) == {}
+    question = Question("sin", "float32", "forward")
+    answer = {"question": list(question), "calls": 1, "faults": []}
+    file.write_text(json.dumps(answer) + '\n{"question": ["cos", "fl')
+    assert sweep_operators.read(file) == {question: answer}
+    with file.open("a") as more:
+        more.write(json.dumps({**answer, "question": ["cos", "bool", "out"]}))
+        more.write("\n")
+    assert len(sweep_operators.read(file)) == 2
+
+
+def test_the_sweep_reports_what_the_list_does_not_explain(capsys) -> None:
+    question = Question("sin", "float32", "forward")
+    answer = {"question": question, "calls": 2, "faults": ["value: 1"]}
+    assert sweep_operators.report({question: answer}, whole=True) == 1
+    assert "sin float32 forward: value: 1\n" in capsys.readouterr().out
+    assert (
+        sweep_operators.report({question: {**answer, "faults": []}}, True) == 0
+    )
