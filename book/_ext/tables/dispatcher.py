@@ -486,8 +486,8 @@ def order_of_work() -> list[tuple[str, set[str], str]]:
         (
             "other composites, where PyTorch's is slow or rounds differently",
             composite - forms - core - minimal - asked,
-            "They work already; [below](#overriding-a-composite) is when not "
-            "well enough.",
+            "They work already; [above](#overriding-a-composite) is when that "
+            "is not enough.",
         ),
     ]
     return steps

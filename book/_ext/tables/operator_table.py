@@ -28,7 +28,7 @@ def test_module(name: str) -> Any:
 
 # What runs for an operator of ATen: a letter, and what it means.
 LETTERS = {
-    "n": "a native kernel of the backend, as every view has",
+    "n": "a native kernel of the backend",
     "a": "the boxed kernel on aliases",
     "c": "PyTorch's composition of other operators",
     "f": "the copying fallback",
@@ -45,10 +45,9 @@ KEYS = {
 def tier(name: str, key: str = "PrivateUse1") -> str:
     """The letter of an operator, as the dispatcher has it now."""
     if torch_c()._dispatch_has_kernel_for_dispatch_key(name, key):
-        line = re.search(
-            rf"^{key}: .*\[ (.*) \]", torch_c()._dispatch_dump(name), re.M
-        )
-        return "a" if line is not None and line[1] == "boxed" else "n"
+        dump = torch_c()._dispatch_dump(name)
+        line = re.search(rf"^{key}: .*$", dump, re.M)
+        return "a" if line is not None and ":: (none)" in line[0] else "n"
     dump = torch_c()._dispatch_dump_table(name)
     line = re.search(rf"^{key}: (.*)$", dump, re.M)
     if line is not None and "backend fallback" not in line[1]:

@@ -25,13 +25,13 @@ def minimal_rows() -> Any:
 MINIMAL_LISTINGS = {
     "empty.memory_format": "factory-empty",
     "resize_": "factory-resize",
-    "set_": "factory-set",
-    "set_.source_Storage": "factory-set",
+    "set_": "factory-set-whole",
+    "set_.source_Storage": "factory-set-whole",
     "set_.source_Storage_storage_offset": "factory-set",
     "set_.source_Tensor": "factory-register",
-    "empty_strided": "factory-register",
-    "_copy_from": "copy-engine",
-    "_copy_from_and_resize": "copy-engine",
+    "empty_strided": "factory-empty-strided",
+    "_copy_from": "copy-from",
+    "_copy_from_and_resize": "copy-from",
     "record_stream": "stream-use-record",
     "fallback": "fallback-register",
 }
