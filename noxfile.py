@@ -49,6 +49,7 @@ PLANTED = {
 # Tests that launch nothing in their own process: they need no second mode.
 ONE_MODE = (
     "autoload",
+    "binomial_meta",
     "build",
     "device",
     "environment",
@@ -56,6 +57,7 @@ ONE_MODE = (
     "house",
     "minimal",
     "sharing",
+    "stubs",
 )
 
 # Tests whose outcome could depend on which thread comes first.
