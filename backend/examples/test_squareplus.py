@@ -12,7 +12,7 @@ from torch.library import opcheck
 
 # [py-test-squareplus] Values, gradients, the compiler's view, and a refusal.
 def numbers(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64).to("openreg")
+    return torch.randn(shape, dtype=torch.float64).to("openreg")
 
 
 @pytest.mark.parametrize("x", [numbers(3, 4), numbers(3, 4).t(), numbers(0)])

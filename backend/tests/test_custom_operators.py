@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -586,3 +587,59 @@ def test_an_extension_adds_to_atens_namespace() -> None:
     assert gradcheck(squareplus, (y, 2.0))
     assert gradgradcheck(squareplus, (y, 2.0))
     torch.library.opcheck(squareplus, (y, 2.0), test_utils=TESTS)
+
+
+@pytest.mark.parametrize(
+    "x", [double(3, 4), double(4, 3).t(), double(0)], ids=str
+)
+def test_an_extension_brings_an_operator_with_a_number(x: Tensor) -> None:
+    load("squareplus")
+    squareplus = torch.ops.toy_cpp.squareplus
+    x = x.detach().requires_grad_()
+    host = x.detach().cpu()
+    expected = (host + (host * host + 2).sqrt()) / 2
+    with torch.openreg.fallback.forbid():
+        torch.testing.assert_close(squareplus(x, 2.0).cpu(), expected)
+    assert gradcheck(squareplus, (x, 2.0))
+    assert gradgradcheck(squareplus, (x, 2.0))
+    torch.library.opcheck(squareplus, (x, 2.0), test_utils=TESTS)
+    with pytest.raises(RuntimeError, match="expected floats, but got"):
+        squareplus(x.detach().long())
+
+
+def test_without_a_formula_a_write_leaves_the_gradient_as_it_was() -> None:
+    library = torch.library.Library("lab_writes", "DEF")
+    library.define("returns_(Tensor(a!) x) -> Tensor(a!)")
+    library.define("silent_(Tensor(a!) x) -> ()")
+
+    def returns_(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return x.neg_()
+
+    def silent_(x: Tensor) -> None:
+        returns_(x)
+
+    library.impl("returns_", returns_, "PrivateUse1")
+    library.impl("silent_", silent_, "PrivateUse1")
+    mutating = torch.library.custom_op(
+        "lab_writes::mutating",
+        silent_,
+        mutates_args=("x",),
+        device_types="openreg",
+        schema="(Tensor(a!) x) -> ()",
+    )
+    for operator in torch.ops.lab_writes.silent_, mutating:
+        x = double(2)
+        y = x * 1
+        operator(y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            y.sum().backward()
+        assert x.grad.tolist() == [1, 1]
+    x = double(2)
+    y = x * 1
+    torch.ops.lab_writes.returns_(y)
+    with pytest.warns(UserWarning, match="an autograd kernel was not regis"):
+        y.sum().backward()
+    assert x.grad.tolist() == [1, 1]
+    library._destroy()

@@ -133,9 +133,9 @@ struct HalvesGradient final : torch::autograd::Function<HalvesGradient<make>> {
 // [/custom-aliasing]
 
 // [custom-register] Kernels below autograd, and formulas in front of them.
-template <typename Function, typename... Tensors>
-Tensor apply(const Tensors&... tensors) {
-  return Function::apply(tensors...);
+template <typename Function, typename... Arguments>
+Tensor apply(Arguments... arguments) {
+  return Function::apply(arguments...);
 }
 
 TORCH_LIBRARY_IMPL(openreg, PrivateUse1, library) {
@@ -150,11 +150,13 @@ TORCH_LIBRARY_IMPL(openreg, CompositeExplicitAutograd, library) {
 
 TORCH_LIBRARY_IMPL(openreg, AutogradPrivateUse1, library) {
   library.impl("custom_abs", torch::autograd::autogradNotImplementedFallback());
-  library.impl("swiglu", &apply<SwiGLU, Tensor, Tensor>);
+  library.impl("swiglu", &apply<SwiGLU, const Tensor&, const Tensor&>);
   library.impl(
-      "custom_autograd_fn_aliasing", &apply<HalvesGradient<&alias>, Tensor>);
+      "custom_autograd_fn_aliasing",
+      &apply<HalvesGradient<&alias>, const Tensor&>);
   library.impl(
-      "custom_autograd_fn_returns_self", &apply<HalvesGradient<&same>, Tensor>);
+      "custom_autograd_fn_returns_self",
+      &apply<HalvesGradient<&same>, const Tensor&>);
 }
 // [/custom-register]
 
