@@ -1,7 +1,6 @@
 """The performance chapter prints what one run of the bench has kept."""
 
 import importlib.util
-import re
 
 import pytest
 import torch
@@ -30,14 +29,21 @@ def test_the_figures_are_of_todays_program_and_version(bench) -> None:
     assert set(bench.AT_MOST) <= set(rows)
 
 
-def test_every_row_of_the_device_is_printed_with_its_ratio(bench) -> None:
+def test_every_row_of_the_device_is_printed_with_its_ratio() -> None:
     lines = tables.performance_rows().splitlines()[2:]
-    assert len(lines) == len(bench.rows("cpu"))
-    for line in lines:
-        cpu, device, ratio = re.findall(r"[\d.]+", line.split("|", 2)[2])[:3]
-        assert float(ratio) == pytest.approx(
-            float(device) / float(cpu), abs=0.02
-        )
+    kept = tables.recorded()["rows"]["auto"]
+    for line, (row, (cpu, device)) in zip(lines, kept.items(), strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert cells[0] == row
+        assert float(cells[1]) == pytest.approx(cpu, abs=0.005)
+        assert cells[3] == f"**{device / cpu:.2f}**"
+
+
+def test_the_step_of_two_threads_is_printed_for_every_place() -> None:
+    kept = tables.recorded()["two threads"]
+    lines = tables.performance_threads().splitlines()
+    assert lines[0].count("backward on") == len(kept)
+    assert len(lines[2:]) == len(kept["autograd's thread"])
 
 
 def test_only_convolution_and_lstm_lack_a_fallback() -> None:
