@@ -325,7 +325,7 @@ def lint(session: nox.Session) -> None:
     session.log(f"book machinery: {count(machinery)} lines of at most 900")
     sources = [path.read_text() for path in cpp if path.suffix == ".cpp"]
     heavy = sum("<ATen/" in text or "<torch/" in text for text in sources)
-    session.log(f"C++ files that include ATen or torch: {heavy} of about 34")
+    session.log(f"C++ files that include ATen or torch: {heavy} of about 35")
 
 
 @nox.session
