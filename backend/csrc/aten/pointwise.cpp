@@ -321,28 +321,40 @@ at::Tensor& relu_(at::Tensor& self) {
 
 // [pointwise-floats] What a training step adds, for floats.
 // Other dtypes take an alias.
+template <typename Kernel, typename Op, typename Second, typename... Args>
+at::Tensor run_floats(
+    const char* name, Second second, const at::Tensor& self, Args&&... args) {
+  return self.is_floating_point() ? run<Kernel>(name, second, self, args...)
+                                  : Alias<Op>::call(self, args...);
+}
+
+template <typename Kernel, typename Op, typename Second, typename... Args>
+at::Tensor& run_floats_in_place(
+    const char* name, Second second, at::Tensor& self, Args&&... args) {
+  return self.is_floating_point()
+             ? run_in_place<Kernel>(name, second, self, args...)
+             : Alias<Op>::call(self, args...);
+}
+
 void div_out(const at::Tensor& self, const at::Tensor& other, at::Tensor out) {
   at::cpu::div_outf(self, other, out);
 }
 
 at::Tensor div(const at::Tensor& self, const at::Tensor& other) {
-  return self.is_floating_point()
-             ? run<at::native::structured_div_out>(
-                   "div", &div_out, self, number_for(self, other))
-             : Alias<at::_ops::div_Tensor>::call(self, other);
+  return run_floats<at::native::structured_div_out, at::_ops::div_Tensor>(
+      "div", &div_out, self, number_for(self, other));
 }
 
 at::Tensor& div_(at::Tensor& self, const at::Tensor& other) {
-  return self.is_floating_point()
-             ? run_in_place<at::native::structured_div_out>(
-                   "div_", &div_out, self, number_for(self, other))
-             : Alias<at::_ops::div__Tensor>::call(self, other);
+  using Kernel = at::native::structured_div_out;
+  return run_floats_in_place<Kernel, at::_ops::div__Tensor>(
+      "div_", &div_out, self, number_for(self, other));
 }
+// [/pointwise-floats]
 
 at::Tensor sqrt(const at::Tensor& self) {
-  return self.is_floating_point() ? run<at::native::structured_sqrt_out>(
-                                        "sqrt", &at::cpu::sqrt_outf, self)
-                                  : Alias<at::_ops::sqrt>::call(self);
+  return run_floats<at::native::structured_sqrt_out, at::_ops::sqrt>(
+      "sqrt", &at::cpu::sqrt_outf, self);
 }
 
 void lerp_out(
@@ -355,22 +367,19 @@ void lerp_out(
 
 at::Tensor& lerp_(
     at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
-  return self.is_floating_point()
-             ? run_in_place<at::native::structured_lerp_Scalar>(
-                   "lerp_", &lerp_out, self, end, weight)
-             : Alias<at::_ops::lerp__Scalar>::call(self, end, weight);
+  using Kernel = at::native::structured_lerp_Scalar;
+  return run_floats_in_place<Kernel, at::_ops::lerp__Scalar>(
+      "lerp_", &lerp_out, self, end, weight);
 }
-// [/pointwise-floats]
 
 at::Tensor& addcmul_(
     at::Tensor& self,
     const at::Tensor& a,
     const at::Tensor& b,
     const at::Scalar& value) {
-  return self.is_floating_point()
-             ? run_in_place<at::native::structured_addcmul_out>(
-                   "addcmul_", &at::cpu::addcmul_outf, self, a, b, value)
-             : Alias<at::_ops::addcmul_>::call(self, a, b, value);
+  using Kernel = at::native::structured_addcmul_out;
+  return run_floats_in_place<Kernel, at::_ops::addcmul_>(
+      "addcmul_", &at::cpu::addcmul_outf, self, a, b, value);
 }
 
 at::Tensor& addcdiv_(
@@ -378,10 +387,9 @@ at::Tensor& addcdiv_(
     const at::Tensor& a,
     const at::Tensor& b,
     const at::Scalar& value) {
-  return self.is_floating_point()
-             ? run_in_place<at::native::structured_addcdiv_out>(
-                   "addcdiv_", &at::cpu::addcdiv_outf, self, a, b, value)
-             : Alias<at::_ops::addcdiv_>::call(self, a, b, value);
+  using Kernel = at::native::structured_addcdiv_out;
+  return run_floats_in_place<Kernel, at::_ops::addcdiv_>(
+      "addcdiv_", &at::cpu::addcdiv_outf, self, a, b, value);
 }
 
 at::Tensor threshold_backward(

@@ -322,6 +322,13 @@ def registered(operator: str) -> set[str]:
     return set(re.findall(r"^(\w+)(?:\[alias\])?: ", dump, re.MULTILINE))
 
 
+def is_boxed(operator: str, key: str) -> bool:
+    """Whether its kernel for a key is a boxed function, without signature."""
+    dump = _C._dispatch_dump(operator)
+    line = re.search(f"^{key}: .*$", dump, re.MULTILINE)
+    return line is not None and ":: (none)" in line[0]
+
+
 COMPOSITES = (
     "CompositeExplicitAutogradNonFunctional",
     "CompositeExplicitAutograd",

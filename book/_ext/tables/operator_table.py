@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tables.common import ROOT, code, table
+from tables.dispatcher import is_boxed
 
 
 def test_module(name: str) -> Any:
@@ -45,9 +46,7 @@ KEYS = {
 def tier(name: str, key: str = "PrivateUse1") -> str:
     """The letter of an operator, as the dispatcher has it now."""
     if torch_c()._dispatch_has_kernel_for_dispatch_key(name, key):
-        dump = torch_c()._dispatch_dump(name)
-        line = re.search(rf"^{key}: .*$", dump, re.M)
-        return "a" if line is not None and ":: (none)" in line[0] else "n"
+        return "a" if is_boxed(name, key) else "n"
     dump = torch_c()._dispatch_dump_table(name)
     line = re.search(rf"^{key}: (.*)$", dump, re.M)
     if line is not None and "backend fallback" not in line[1]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from torch import _C
 
 from tables.common import ROOT, table
-from tables.dispatcher import with_choice
+from tables.dispatcher import is_boxed, with_choice
 from tables.stubs import SERVED
 
 ATEN = ROOT / "backend" / "csrc" / "aten"
@@ -68,10 +67,7 @@ def tier_operators() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"a": set(), "b": set(), "c": set()}
     for name in _C._dispatch_get_registrations_for_dispatch_key("PrivateUse1"):
         if name.startswith("aten::"):
-            dump = _C._dispatch_dump(name)
-            line = re.search("^PrivateUse1: .*$", dump, re.MULTILINE)
-            assert line is not None
-            if ":: (none)" in line[0]:
+            if is_boxed(name, "PrivateUse1"):
                 found["c"].add(name)
             else:
                 found["a" if name in served else "b"].add(name)
