@@ -114,6 +114,7 @@ at::Tensor borrow(const at::Tensor& tensor) {
       c10::DispatchKey::CPU,
       tensor);
 }
+// [/alias-borrow]
 
 at::Tensor own(const at::Tensor& tensor) {
   auto result = borrow(tensor);
@@ -124,7 +125,6 @@ at::Tensor own(const at::Tensor& tensor) {
   }
   return result;
 }
-// [/alias-borrow]
 
 KernelScope::KernelScope(c10::DeviceIndex device)
     : previous_(std::exchange(kernel_device, device)),
@@ -197,6 +197,7 @@ const c10::Storage& Aliases::shadow_of(const c10::Storage& storage) {
            storage.resizable())});
   return storages_.back().shadow;
 }
+// [/alias-shadow]
 
 at::Tensor Aliases::alias(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.device().is_privateuseone()) {
@@ -214,7 +215,6 @@ at::Tensor Aliases::alias(const at::Tensor& tensor) {
   tensors_.push_back({tensor, alias, /*output=*/false});
   return alias;
 }
-// [/alias-shadow]
 
 Aliases::TensorPair* Aliases::find(const at::Tensor& tensor) {
   for (auto& pair : tensors_) {
@@ -233,7 +233,7 @@ at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
   return result;
 }
 
-// [alias-commit] What a kernel resized is resized on the device too.
+// [alias-commit] Memory that a kernel exchanged is exchanged on the device too.
 void Aliases::commit() {
   for (auto& [device, shadow] : storages_) {
     auto* const storage = device.unsafeGetStorageImpl();
@@ -246,6 +246,7 @@ void Aliases::commit() {
       storage->set_nbytes(shadow.nbytes());
     }
   }
+  // [/alias-commit]
   for (auto& [device, alias, output] : tensors_) {
     if (!output) {
       continue;
@@ -269,7 +270,6 @@ void Aliases::commit() {
     }
   }
 }
-// [/alias-commit]
 
 // Takes the memory of a CPU storage over. Memory that a kernel got elsewhere,
 // on a helper thread for instance, is copied into the device.
@@ -300,7 +300,6 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
       /*resizable=*/true);
 }
 
-// [alias-adopt] Results change sides without a copy.
 // What has no parts has to be plain memory, nothing opaque.
 at::Tensor Aliases::adopt(const at::Tensor& result) {
   if (!result.defined()) {
@@ -324,6 +323,7 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
       " and dtype ",
       result.scalar_type(),
       " are not supported");
+  // [alias-adopt] Results change sides without a copy.
   const auto& storage = result.storage();
   for (const auto& [device, shadow] : storages_) {
     if (shadow.is_alias_of(storage)) {
@@ -334,7 +334,7 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
   storages_.push_back({device_storage_of(storage), storage});
   return make_view(
       storages_.back().device, c10::DispatchKey::PrivateUse1, result);
+  // [/alias-adopt]
 }
-// [/alias-adopt]
 
 }  // namespace openreg

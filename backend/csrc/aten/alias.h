@@ -77,6 +77,7 @@ inline std::optional<at::Tensor> own(const std::optional<at::Tensor>& t) {
 inline std::vector<int64_t> own(at::IntArrayRef sizes) {
   return sizes.vec();
 }
+// [/alias-own]
 struct OwnedSizes {
   std::optional<std::vector<int64_t>> sizes;
   operator at::OptionalIntArrayRef() const {
@@ -95,7 +96,6 @@ template <typename T>
 T own(const T& value) {
   return value;
 }
-// [/alias-own]
 
 // [alias-run-or-queue] The shape of a kernel whose result is there before it.
 // kernel(args...) runs here if the stream is idle or `sure` is false, else when

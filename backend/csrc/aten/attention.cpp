@@ -25,7 +25,6 @@ namespace {
 using at::Tensor;
 using Bias = std::optional<Tensor>;
 
-// [attention-choice] Which form, decided from the arguments alone.
 // The fused kernel takes what the CPU's own fused kernel takes. It has no
 // gradient of the bias, which the composed form has, and no nested arguments.
 int64_t choose(
@@ -37,6 +36,7 @@ int64_t choose(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
+  // [attention-choice] Which form, decided from the arguments alone.
   if (!full_operator_set() || query.is_nested()) {
     return static_cast<int64_t>(at::SDPBackend::math);
   }
@@ -55,8 +55,8 @@ int64_t choose(
   return static_cast<int64_t>(
       fused && !bias_learns ? at::SDPBackend::overrideable
                             : at::SDPBackend::math);
+  // [/attention-choice]
 }
-// [/attention-choice]
 
 // Of the schema: output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k,
 // philox_seed, philox_offset, debug_attn_mask.
@@ -71,7 +71,6 @@ using Outputs = std::tuple<
     Tensor,
     Tensor>;
 
-// [attention-forward] The output, and what the backward pass needs of it.
 // The schema has room for what other devices keep: lengths of sequences that
 // are packed, and the random state of a dropout. We leave that empty.
 Outputs attention(
@@ -83,6 +82,7 @@ Outputs attention(
     bool is_causal,
     bool /*return_debug_mask*/,
     std::optional<double> scale) {
+  // [attention-forward] The CPU's fused kernel, on aliases.
   CommonDevice common;
   for (const auto& tensor : {query, key, value, bias.value_or(Tensor())}) {
     common.add(tensor);
@@ -98,6 +98,7 @@ Outputs attention(
             bias.has_value() ? std::optional(alias(*bias)) : std::nullopt,
             scale);
       });
+  // [/attention-forward]
   const auto none = at::empty({0}, query.options().dtype(at::kLong));
   return {
       output,
@@ -110,9 +111,7 @@ Outputs attention(
       none,
       none};
 }
-// [/attention-forward]
 
-// [attention-backward] Gradients of query, key and value.
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     const Tensor& grad,
     const Tensor& query,
@@ -132,6 +131,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     const Tensor& /*philox_offset*/,
     std::optional<double> scale) {
   const auto device = query.device().index();
+  // [attention-backward] Gradients of query, key and value.
   return run_on_aliases("attention_backward", device, [&](auto&& alias) {
     const auto [grad_query, grad_key, grad_value] =
         at::_scaled_dot_product_flash_attention_for_cpu_backward(
@@ -147,8 +147,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
             scale);
     return std::tuple(grad_query, grad_key, grad_value, Tensor());
   });
+  // [/attention-backward]
 }
-// [/attention-backward]
 
 }  // namespace
 

@@ -89,6 +89,7 @@ c10::DeviceIndex device_of_call(
       return device.has_index() ? device.index() : current_device();
     }
   }
+  // [/boxed-device]
   // A generator alone led here; it must be of the CPU, as the rest is.
   for (const auto& argument : arguments) {
     if (argument.isGenerator()) {
@@ -97,7 +98,6 @@ c10::DeviceIndex device_of_call(
   }
   return current_device();
 }
-// [/boxed-device]
 
 // [boxed-generator] The CPU's generator that draws for the device's.
 c10::IValue host_generator(
@@ -122,7 +122,6 @@ bool packs(const c10::FunctionSchema& schema) {
 }
 // [/boxed-packs]
 
-// [boxed-argument] What takes an argument's place in the CPU's call.
 c10::IValue to_alias(
     Aliases& aliases,
     c10::DeviceIndex device,
@@ -136,6 +135,7 @@ c10::IValue to_alias(
     return writes(argument) ? aliases.alias_output(tensor)
                             : aliases.alias(tensor);
   };
+  // [boxed-argument] What takes an argument's place in the CPU's call.
   if (value.isTensor()) {
     return alias(value.toTensor());
   }
@@ -156,8 +156,8 @@ c10::IValue to_alias(
     return c10::Device(c10::kCPU);
   }
   return host_generator(device, argument, std::move(value));
+  // [/boxed-argument]
 }
-// [/boxed-argument]
 
 c10::IValue to_device_value(Aliases& aliases, c10::IValue value) {
   if (value.isTensor()) {
@@ -229,7 +229,6 @@ static torch::CppFunction kernel_under(c10::DispatchKey key) {
 }
 // [/boxed-keys]
 
-// [boxed-register] Every operator with a CPU kernel and none of ours.
 static void register_alias_kernel(
     torch::Library& library,
     const c10::OperatorName& name,
@@ -243,6 +242,7 @@ static void register_alias_kernel(
   }
 }
 
+// [boxed-register] Every operator with a CPU kernel and none of ours.
 void register_alias_kernels(
     torch::Library& library, const char* name_space, c10::DispatchKey key) {
   const auto ours = c10::toRuntimePerBackendFunctionalityKey(

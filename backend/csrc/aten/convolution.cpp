@@ -17,7 +17,6 @@
 namespace openreg {
 namespace {
 
-// [convolution-result] What the result looks like, before there is one.
 // Channels come last where an argument has them last, as on the CPU.
 at::Tensor make_convolution_result(
     const at::Tensor& input,
@@ -40,15 +39,15 @@ at::Tensor make_convolution_result(
                 groups)
           : at::native::conv_output_size(
                 input.sizes(), weight.sizes(), padding, stride, dilation);
+  // [convolution-result] What the result looks like, before there is one.
   auto format = input.suggest_memory_format();
   if (format == at::MemoryFormat::Contiguous) {
     format = weight.suggest_memory_format();
   }
   return make_result(sizes, {}, input.options().memory_format(format));
+  // [/convolution-result]
 }
-// [/convolution-result]
 
-// [convolution-queued] The CPU's convolution makes its result itself.
 // On a worker that is host memory, from which it is copied.
 void convolve_into(
     const at::Tensor& result,
@@ -73,7 +72,6 @@ void convolve_into(
           output_padding,
           groups));
 }
-// [/convolution-queued]
 
 // All of conv1d, conv2d, conv3d and their transposes.
 at::Tensor convolution(

@@ -65,6 +65,7 @@ Tensor swiglu(const Tensor& x, const Tensor& gate) {
       " and ",
       gate.scalar_type(),
       gate.sizes());
+  // [/custom-swiglu]
   auto result = at::empty_like(x);
   run_or_queue(
       is_usual(x),
@@ -79,9 +80,7 @@ Tensor swiglu(const Tensor& x, const Tensor& gate) {
       result);
   return result;
 }
-// [/custom-swiglu]
 
-// [custom-swiglu-backward] The formula, in operators that have one themselves.
 struct SwiGLU final : torch::autograd::Function<SwiGLU> {
   static Tensor forward(
       AutogradContext* context, const Tensor& x, const Tensor& gate) {
@@ -93,6 +92,7 @@ struct SwiGLU final : torch::autograd::Function<SwiGLU> {
     return op.call(x, gate);
   }
 
+  // [custom-swiglu-backward] The formula is made of operators that have one.
   static variable_list backward(
       AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
@@ -107,8 +107,8 @@ struct SwiGLU final : torch::autograd::Function<SwiGLU> {
     }
     return {of_x, of_gate};
   }
+  // [/custom-swiglu-backward]
 };
-// [/custom-swiglu-backward]
 
 // [custom-aliasing] Results that are the argument, or share its memory.
 // Both halve the gradient, to be seen at work.

@@ -117,7 +117,6 @@ void grow_storage(const c10::Storage& storage, size_t bytes) {
   }
 }
 
-// [factory-resize] A new shape; the storage only ever grows.
 const at::Tensor& resize_(
     const at::Tensor& self,
     at::IntArrayRef size,
@@ -128,6 +127,7 @@ const at::Tensor& resize_(
       at::MemoryFormat::Preserve);
   auto& impl = *self.unsafeGetTensorImpl();
   const auto old_bytes = static_cast<int64_t>(impl.unsafe_storage().nbytes());
+  // [factory-resize] A new shape; the storage only ever grows.
   if (impl.sizes() != size) {
     at::detail::check_size_nonnegative(size);
     if (c10::multiply_integers(size) != 0) {
@@ -145,10 +145,9 @@ const at::Tensor& resize_(
     at::native::fill_resize_deterministic_(self, old_bytes);
   }
   return self;
+  // [/factory-resize]
 }
-// [/factory-resize]
 
-// [factory-set] A tensor moves to another storage.
 at::Tensor& set_storage(
     at::Tensor& self,
     at::Storage source,
@@ -156,6 +155,7 @@ at::Tensor& set_storage(
     at::IntArrayRef size,
     at::IntArrayRef stride) {
   at::detail::check_size_nonnegative(size);
+  // [factory-set] A tensor moves to another storage.
   const size_t item = self.dtype().itemsize();
   if (source.device() == self.device() && storage_offset >= 0 &&
       c10::multiply_integers(size) != 0) {
@@ -175,8 +175,8 @@ at::Tensor& set_storage(
     impl.set_sizes_contiguous(size);
   }
   return self;
+  // [/factory-set]
 }
-// [/factory-set]
 
 // [factory-set-whole] Over a whole storage, or over one that is empty.
 at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {

@@ -36,7 +36,6 @@ std::string without_overload(const std::string& name) {
   return name.substr(0, name.find('.'));
 }
 
-// [fallback-policy] Refuse, or count, and perhaps warn.
 // What was said of an operator's name counts more than what was said of all.
 const std::string& policy_of(const std::string& name) {
   const auto& [all, named] = state().policy;
@@ -48,6 +47,7 @@ const std::string& policy_of(const std::string& name) {
   return all;
 }
 
+// [fallback-policy] Refuse, or count, and perhaps warn.
 void obey_policy(const std::string& name) {
   std::unique_lock lock(state().mutex);
   const auto& policy = policy_of(name);
@@ -130,9 +130,8 @@ void refuse_partial_overlap(
 }
 // [/fallback-overlap]
 
-// [fallback-copies] A tensor that is passed twice is copied once.
-// So a kernel finds the same tensor twice, as it would on the CPU. This lives
-// as long as one fallback, on the thread that makes it.
+// The copies of one call. A kernel that gets a tensor twice finds the same copy
+// twice. This lives as long as one fallback, on the thread that makes it.
 class Copies;
 thread_local Copies* current_copies = nullptr;
 
@@ -145,6 +144,7 @@ class Copies {
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
+  // [fallback-copies] A tensor that is passed twice is copied once.
   at::Tensor of(const at::Tensor& tensor) {
     for (const auto& [device, host] : pairs_) {
       if (device.is_same(tensor) || same_elements(device, tensor)) {
@@ -153,6 +153,7 @@ class Copies {
     }
     return pairs_.emplace_back(tensor, tensor.cpu()).second;
   }
+  // [/fallback-copies]
 
  private:
   static bool same_elements(const at::Tensor& a, const at::Tensor& b) {
@@ -163,7 +164,6 @@ class Copies {
   Copies* const outer_;
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
 };
-// [/fallback-copies]
 
 // [fallback-to-cpu] PyTorch's fallback asks this operator for its copies.
 std::vector<at::Tensor> to_cpu(at::TensorList tensors) {

@@ -21,7 +21,6 @@ at::Tensor gather(
       "gather", is_usual_or_bool(self), self, dim, index, sparse_grad);
 }
 
-// [indexing-select] A shape that this function works out by itself.
 // What is not plain takes the alias kernel, which words the errors, too.
 at::Tensor index_select(
     const at::Tensor& self, int64_t dim, const at::Tensor& index) {
@@ -32,6 +31,7 @@ at::Tensor index_select(
   if (!plain) {
     return Alias<at::_ops::index_select>::call(self, dim, index);
   }
+  // [indexing-select] A shape that this function works out by itself.
   auto sizes = self.sizes().vec();
   sizes[dim < 0 ? dim + self.dim() : dim] = index.size(0);
   auto result = make_result(sizes, {}, self.options());
@@ -50,8 +50,8 @@ at::Tensor index_select(
       index,
       result);
   return result;
+  // [/indexing-select]
 }
-// [/indexing-select]
 
 }  // namespace
 

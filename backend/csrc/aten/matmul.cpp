@@ -13,12 +13,13 @@ bool match(const at::Tensor& a, const at::Tensor& b) {
   return is_usual(a) && a.scalar_type() == b.scalar_type();
 }
 
-// [matmul-kernels] The three products that every larger one is made of.
+// [matmul-kernels] A matrix product is a line.
 // What `meta` does not check takes its turn, so that it is refused at the call.
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
   return run_structured<at::native::structured_mm_out_cpu>(
       "mm", match(self, mat2), self, mat2);
 }
+// [/matmul-kernels]
 
 at::Tensor bmm(const at::Tensor& self, const at::Tensor& mat2) {
   return run_structured<at::native::structured_bmm_out_cpu>(
@@ -39,7 +40,6 @@ at::Tensor addmm(
   return run_structured<at::native::structured_addmm_out_cpu>(
       "addmm", sure, self, mat1, mat2, beta, alpha);
 }
-// [/matmul-kernels]
 
 }  // namespace
 

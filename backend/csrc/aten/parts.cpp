@@ -24,10 +24,10 @@ c10::DispatchKeySet keys_on(const at::Tensor& tensor, c10::Device device) {
 }
 // [/parts-keys]
 
-// [parts-sparse] Indices and values.
 void assign_sparse(
     const at::Tensor& to, const at::Tensor& from, ChangeSides change) {
   if (from.layout() == at::kSparse) {
+    // [parts-sparse] Indices and values.
     const auto* const source = at::sparse::get_sparse_impl(from);
     auto* const target = at::sparse::get_sparse_impl(to);
     target->raw_resize_(
@@ -35,6 +35,7 @@ void assign_sparse(
     target->set_indices_and_values_unsafe(
         change(source->indices()), change(source->values()));
     target->set_coalesced(source->coalesced());
+    // [/parts-sparse]
   } else {
     const auto* const source = at::sparse_csr::get_sparse_csr_impl(from);
     at::sparse_csr::get_sparse_csr_impl(to)->set_member_tensors(
@@ -56,7 +57,6 @@ at::Tensor make_sparse(
   assign_sparse(result, tensor, change);
   return result;
 }
-// [/parts-sparse]
 
 void restride(const at::Tensor& to, const at::Tensor& from) {
   const auto* const source = from.unsafeGetTensorImpl();

@@ -110,10 +110,12 @@ inline bool plain(const at::Tensor& self, const at::Tensor& other) {
   return self.scalar_type() == other.scalar_type() &&
          (self.device() == other.device() || (host.is_cpu() && !host.dim()));
 }
+// [/pointwise-plain]
 inline bool plain(const at::Tensor&, const at::Scalar&) {
   return true;
 }
 
+// [pointwise-number] A number from Python, in the dtype of the tensor it meets.
 // What Python passes for 2 in `x * 2` is a 0-dim CPU tensor of its own dtype;
 // the result has that of x. This is the conversion that the CPU's iterator
 // makes. Lower precisions keep it as it is: their kernels compute in float.
@@ -137,7 +139,7 @@ at::Tensor number_for(const at::Tensor& self, const at::Tensor& other) {
                       : assign(*other.const_data_ptr<int64_t>());
   return result;
 }
-// [/pointwise-plain]
+// [/pointwise-number]
 
 inline c10::DeviceIndex index_of(const at::Tensor& tensor) {
   return tensor.is_privateuseone() ? tensor.device().index() : -1;
@@ -195,6 +197,7 @@ at::Tensor run(const char* name, Second second, const Args&... args) {
   }
   return std::move(kernel.output);
 }
+// [/pointwise-run]
 
 template <typename Kernel, typename Second, typename... Args>
 at::Tensor& run_in_place(
@@ -215,7 +218,6 @@ at::Tensor& run_in_place(
   }
   return self;
 }
-// [/pointwise-run]
 
 // [pointwise-out] With out=: shifted if that serves, else by the alias kernel.
 template <typename Kernel, typename Op, typename... Args>
@@ -228,6 +230,7 @@ at::Tensor& run_out(at::Tensor& out, const Args&... args) {
   kernel.impl(args..., out);
   return out;
 }
+// [/pointwise-out]
 
 at::Tensor& add_out(
     const at::Tensor& self,
@@ -238,7 +241,6 @@ at::Tensor& add_out(
   return run_out<Kernel, at::_ops::add_out>(
       out, self, number_for(self, other), alpha);
 }
-// [/pointwise-out]
 
 at::Tensor& sub_out(
     const at::Tensor& self,
@@ -319,7 +321,7 @@ at::Tensor& relu_(at::Tensor& self) {
              : Alias<at::_ops::relu_>::call(self);
 }
 
-// [pointwise-floats] What a training step adds, for floats.
+// [pointwise-floats] For floats; other dtypes take an alias.
 // Other dtypes take an alias.
 template <typename Kernel, typename Op, typename Second, typename... Args>
 at::Tensor run_floats(
@@ -327,6 +329,7 @@ at::Tensor run_floats(
   return self.is_floating_point() ? run<Kernel>(name, second, self, args...)
                                   : Alias<Op>::call(self, args...);
 }
+// [/pointwise-floats]
 
 template <typename Kernel, typename Op, typename Second, typename... Args>
 at::Tensor& run_floats_in_place(
@@ -350,7 +353,6 @@ at::Tensor& div_(at::Tensor& self, const at::Tensor& other) {
   return run_floats_in_place<Kernel, at::_ops::div__Tensor>(
       "div_", &div_out, self, number_for(self, other));
 }
-// [/pointwise-floats]
 
 at::Tensor sqrt(const at::Tensor& self) {
   return run_floats<at::native::structured_sqrt_out, at::_ops::sqrt>(

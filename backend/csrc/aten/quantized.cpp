@@ -48,7 +48,6 @@ struct Guarded<factory, at::Tensor (*)(Args...)> {
 };
 // [/quantized-guard]
 
-// [quantized-copy] A copy of codes takes along what they mean.
 // Floats are quantized on the way, where the codes are to lie.
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
@@ -75,12 +74,13 @@ at::Tensor copy_from(
       self.scalar_type(),
       " cannot be copied, because its elements share bytes; expected a whole "
       "tensor");
+  // [quantized-copy] A copy of codes takes along what they mean.
   codes_of(dst).copy_(from, non_blocking);
   const auto move = [&](const at::Tensor& t) { return t.to(dst.device()); };
   at::set_quantizer_(dst, change_quantizer(self.quantizer(), move));
   return dst;
+  // [/quantized-copy]
 }
-// [/quantized-copy]
 
 // [quantized-to] PyTorch's own forgets the device where memory has gaps.
 at::Tensor to_copy(

@@ -31,6 +31,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     return std::tuple(x * noise.div_(1 - p), mask);
   });
 }
+// [/random-dropout]
 
 at::Tensor native_dropout_backward(
     const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
@@ -45,7 +46,6 @@ at::Tensor native_dropout_backward(
         return grad * (scale == 0 ? noise * scale : noise / (1 / scale));
       });
 }
-// [/random-dropout]
 
 }  // namespace
 

@@ -62,8 +62,7 @@ Tensor tanh_slope(const Tensor& y) {
   return 1 - y * y;
 }
 
-// [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
-// The workspace keeps the gates' values for the backward pass.
+// The workspace keeps the values of the gates for the backward pass.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Tensor& input_gates,
     const Tensor& hidden_gates,
@@ -72,6 +71,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Bias& hidden_bias) {
   const auto device =
       cell_device(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+  // [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
   return run_on_aliases("lstm_cell", device, [&](auto&& alias) {
     const auto gates = (biased(alias, input_gates, input_bias) +
                         biased(alias, hidden_gates, hidden_bias))
@@ -83,8 +83,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const auto cy = f * alias(cx) + i * g;
     return std::tuple(o * cy.tanh(), cy, concat({i, f, g, o}));
   });
+  // [/recurrent-lstm]
 }
-// [/recurrent-lstm]
 
 std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     const Bias& grad_hy,

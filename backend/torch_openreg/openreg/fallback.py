@@ -17,7 +17,6 @@ import torch
 from torch_openreg import _C
 
 
-# [py-fallback-counts] Which operators fell back, and how often.
 def counts() -> dict[str, int]:
     """Returns the number of calls by operator since the last `reset`.
 
@@ -29,9 +28,6 @@ def counts() -> dict[str, int]:
 def reset() -> None:
     """Empties the counts, and lets each operator warn once more."""
     _C._reset_fallback_counts()
-
-
-# [/py-fallback-counts]
 
 
 # [py-fallback-policy] A policy holds from the call on, or for a `with` block.
@@ -71,7 +67,6 @@ def _check_names(operators: tuple[str, ...]) -> None:
             )
 
 
-# [py-fallback-words] Of the operators that are named, or of all.
 def allow(*operators: str) -> _Policy:
     """Lets operators fall back quietly, as they all do at first."""
     return _Policy("allow", operators)
@@ -85,6 +80,3 @@ def warn(*operators: str) -> _Policy:
 def forbid(*operators: str) -> _Policy:
     """Makes each fallback a NotImplementedError that names the operator."""
     return _Policy("forbid", operators)
-
-
-# [/py-fallback-words]

@@ -91,7 +91,6 @@ def _place(operator: str, arguments: list[Any]) -> tuple[str, torch.device]:
 # [/py-tracing-place]
 
 
-# [py-tracing-mode] A mode is asked before the backend's kernel runs.
 class _Trace(TorchDispatchMode):
     def __init__(self, file: TextIO | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -105,6 +104,7 @@ class _Trace(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        # [py-tracing-mode] A mode is asked before the backend's kernel runs.
         kwargs = kwargs or {}
         name = func.name()
         key, device = _place(name, tree_leaves((args, kwargs)))
@@ -124,5 +124,4 @@ class _Trace(TorchDispatchMode):
         finally:
             self._depth -= 1
 
-
-# [/py-tracing-mode]
+        # [/py-tracing-mode]

@@ -134,17 +134,6 @@ SUBSYSTEMS = [
     ),
     Subsystem(
         "Operators",
-        "Sparse, quantized, nested",
-        "operators-special",
-        {
-            "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
-            "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
-            "quantized": "torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
-            "nested": "torch.nested.nested_tensor([x, x]).relu()",
-        },
-    ),
-    Subsystem(
-        "Operators",
         "A view of the dispatcher",
         "dispatcher",
         {
@@ -187,6 +176,17 @@ SUBSYSTEMS = [
             "counting": "torch.openreg.fallback.counts()",
             "forbidding": "with torch.openreg.fallback.forbid('aten::add'): "
             "pass",
+        },
+    ),
+    Subsystem(
+        "Operators",
+        "Sparse, quantized, nested",
+        "operators-special",
+        {
+            "COO": "x.view(2, 2).to_sparse() @ x.view(2, 2)",
+            "CSR": "x.view(2, 2).to_sparse_csr() @ x.view(2, 2)",
+            "quantized": "torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)",
+            "nested": "torch.nested.nested_tensor([x, x]).relu()",
         },
     ),
     Subsystem(

@@ -23,7 +23,7 @@ class Tier(NamedTuple):
 
 TIERS = {
     "a": Tier(
-        "[PyTorch's own kernel, addresses shifted](#shifted-addresses)",
+        "[PyTorch's own kernel, addresses shifted](stubs.md#shifted-addresses)",
         "calls so short that an alias shows",
         "pointwise.cpp",
     ),
