@@ -46,20 +46,6 @@ PLANTED = {
     },
 }
 
-# Tests that launch nothing in their own process: they need no second mode.
-ONE_MODE = (
-    "autoload",
-    "binomial_meta",
-    "build",
-    "device",
-    "environment",
-    "exit",
-    "house",
-    "minimal",
-    "sharing",
-    "stubs",
-)
-
 # Tests whose outcome could depend on which thread comes first.
 CONCURRENT = (
     "device_stream",
@@ -221,16 +207,18 @@ def docs(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     build_checked(session)
-    run(session, "python", "-m", "pytest", *session.posargs)
+    pytest = ("python", "-m", "pytest")
     if session.posargs:
+        run(session, *pytest, *session.posargs)
         return
+    # A file, and so a page, is run by one process from its top to its end.
+    pytest += ("--numprocesses=2", "--dist=loadfile")
+    run(session, *pytest)
     # However work is launched, the same must come of it.
-    tests = ROOT / "backend" / "tests"
-    without = [f"--ignore-glob={tests}/test_{name}*" for name in ONE_MODE]
-    again = ("python", "-m", "pytest", tests, *without)
-    run(session, *again, OPENREG_LAUNCH="async")
-    blocking = ("-m", "not stress and not queued")
-    run(session, *again, *blocking, OPENREG_LAUNCH="blocking")
+    pytest += (ROOT / "backend" / "tests", "-m")
+    again = "not stress and not one_mode"
+    run(session, *pytest, again, OPENREG_LAUNCH="async")
+    run(session, *pytest, f"{again} and not queued", OPENREG_LAUNCH="blocking")
 
 
 @nox.session

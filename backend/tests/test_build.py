@@ -10,6 +10,8 @@ import pytest
 
 import torch_openreg._C as C
 
+pytestmark = pytest.mark.one_mode
+
 BACKEND = Path(__file__).parents[1]
 INSTALLED = Path(C.__file__).parent
 OBJECTS = {

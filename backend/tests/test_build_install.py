@@ -11,6 +11,8 @@ import pytest
 
 import tables
 
+pytestmark = pytest.mark.one_mode
+
 ROOT = Path(__file__).parents[2]
 
 USE = """

@@ -590,7 +590,9 @@ def test_an_extension_adds_to_atens_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [double(3, 4), double(4, 3).t(), double(0)], ids=str
+    "x",
+    [double(3, 4), double(4, 3).t(), double(0)],
+    ids=["rows", "columns", "none"],
 )
 def test_an_extension_brings_an_operator_with_a_number(x: Tensor) -> None:
     load("squareplus")

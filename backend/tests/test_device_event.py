@@ -9,6 +9,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 DISABLE_TIMING = 2
 GONE = "is not an event, or was destroyed"
 

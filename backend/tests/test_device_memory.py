@@ -11,6 +11,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 NOT_DEVICE = "orErrorInvalidDevicePointer"
 
 

@@ -10,6 +10,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 MODES = ["auto", "async", "blocking"]
 DESTROYED = "is not a stream, or was destroyed"
 

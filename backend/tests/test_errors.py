@@ -480,6 +480,7 @@ def test_error_at_the_call_in_backward_keeps_its_type() -> None:
 # What only a fresh process can show
 
 
+@pytest.mark.one_mode
 def test_process_leaves_in_the_failed_state_without_a_word() -> None:
     process = run(
         """
@@ -501,6 +502,7 @@ def test_process_leaves_in_the_failed_state_without_a_word() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.one_mode
 def test_late_error_that_nobody_asked_for_does_not_stop_the_exit() -> None:
     printed = prints(
         """
@@ -520,6 +522,7 @@ def test_late_error_that_nobody_asked_for_does_not_stop_the_exit() -> None:
     assert printed == "leaving\n"
 
 
+@pytest.mark.one_mode
 def test_host_that_follows_a_device_pointer_is_told_what_it_did() -> None:
     process = run(
         """
@@ -570,6 +573,7 @@ def test_wrong_pointers_are_refused_and_the_device_goes_on() -> None:
     ]
 
 
+@pytest.mark.one_mode
 def test_without_a_device_every_use_says_so_and_nothing_crashes() -> None:
     printed = prints(
         """

@@ -13,6 +13,8 @@ import pytest
 
 import everyday
 
+pytestmark = pytest.mark.one_mode
+
 PROGRAM = Path(everyday.__file__)
 
 

@@ -127,6 +127,7 @@ def test_a_seed_out_of_range_is_refused_and_changes_nothing():
     assert all(map(torch.equal, after, before))
 
 
+@pytest.mark.one_mode
 def test_a_seed_out_of_range_is_refused_before_the_backend_wakes():
     printed = prints("""
     import torch

@@ -152,6 +152,7 @@ def test_synchronize_returns_to_the_current_device(device):
     assert openreg.current_device() == 0
 
 
+@pytest.mark.one_mode
 def test_asking_and_seeding_do_not_wake_the_backend():
     told = prints(
         """
@@ -187,6 +188,7 @@ def test_asking_and_seeding_do_not_wake_the_backend():
     assert told == "child used the device\n"
 
 
+@pytest.mark.one_mode
 def test_a_child_forked_after_use_is_told_to_spawn():
     told = prints(
         """
@@ -224,6 +226,7 @@ def test_a_child_forked_after_use_is_told_to_spawn():
     assert told == [message] * 5
 
 
+@pytest.mark.one_mode
 def test_without_devices_only_their_use_fails():
     told = run(
         """

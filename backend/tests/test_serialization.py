@@ -230,6 +230,7 @@ print(state["weight"].stride(), hasattr(torch, "openreg"))
 """
 
 
+@pytest.mark.one_mode
 def test_checkpoints_cross_to_where_the_backend_is_missing(
     tmp_path: Path,
 ) -> None:

@@ -24,6 +24,8 @@ from _fresh import prints
 from torch_openreg import _C
 from torch_openreg.openreg import sharing
 
+pytestmark = pytest.mark.one_mode
+
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Consumer]:

@@ -734,6 +734,7 @@ class TestTurns:
         self.collide(rounds=10_000)
 
 
+@pytest.mark.one_mode
 class TestExit:
     def test_with_work_pending_or_held_or_running(self) -> None:
         """At exit no work is begun any more, and nobody waits for ever."""

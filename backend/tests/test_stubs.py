@@ -13,6 +13,8 @@ import torch
 import tables
 from _fresh import prints
 
+pytestmark = pytest.mark.one_mode
+
 TYPES = {
     "Tensor": lambda: torch.ones(2, 2, device="openreg"),
     "number": lambda: 1,

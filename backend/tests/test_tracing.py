@@ -214,6 +214,7 @@ def test_standard_output_is_the_default(capsys) -> None:
     assert capsys.readouterr().out.startswith("aten::add.Tensor ")
 
 
+@pytest.mark.one_mode
 def test_tracing_outside_a_device_leaves_the_backend_asleep() -> None:
     assert prints(
         """
@@ -225,6 +226,7 @@ def test_tracing_outside_a_device_leaves_the_backend_asleep() -> None:
     ).splitlines()[0].split() == ["aten::ones", "CPU", "default", "cpu"]
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("key", ["Conjugate", "Negative"])
 def test_a_copy_without_its_fallthrough_overflows_the_stack(key: str) -> None:
     view = "torch.tensor([1 + 2j], device='openreg').conj()"
