@@ -23,6 +23,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _device.build("pool_stress.cpp", tmp_path_factory.mktemp("pool"))
 
 
+@pytest.mark.proves("memory-nothing-lost")
 @pytest.mark.parametrize(
     "rounds", [100, pytest.param(2000, marks=pytest.mark.stress)]
 )

@@ -3,6 +3,7 @@
 import pytest
 from sybil import Document
 
+import claims
 import regions
 from conftest import collect
 
@@ -124,3 +125,9 @@ def test_examples_in_tabs_and_notes_are_collected() -> None:
     item += "\n> ```python\n> 1\n> ```\n\n1. ```python\n   1\n   ```\n"
     assert collected(tab + note + item) == 5
     assert regions.count_examples(tab + note + item) == 5
+
+
+def test_this_book_and_its_tests_agree_on_claims() -> None:
+    wrong = list(claims.check(PAGES, claims.read_tests()))
+    assert not wrong, "\n".join(["", *wrong])
+    assert len(list(claims.find_claims(PAGES))) > 40
