@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
@@ -71,6 +72,12 @@ CONTAINERS = {
 # The version that a perishable fact was found in, and the one installed.
 AS_OF = re.compile(r"(?:\(|holds for )torch (\d+\.\d+)\b")
 PIN = re.compile(r'"torch==(\d+\.\d+)')
+
+# The last line of an example program: how it ends.
+EXPECT = re.compile(
+    r"(?:#|//) expect: (?:(?P<ok>ok)|exit (?P<exit>[1-9]\d*)|"
+    r"build-error: (?P<says>.+))"
+)
 
 
 @dataclass(frozen=True)
@@ -331,6 +338,38 @@ def check_versions(file: str, text: str, pin: str | None) -> Iterator[str]:
                     f"{file}:{number}: was found in torch {version}, but "
                     f"torch {pin} is pinned; look again and mend the mark"
                 )
+
+
+def check_examples(
+    examples: Mapping[str, str],
+    pages: Mapping[str, str],
+    tests: Mapping[str, str],
+) -> Iterator[str]:
+    """Every program says how it ends, and a page or a test shows that."""
+    consoles = [
+        fence.body
+        for page, text in pages.items()
+        for fence in find_fences(page, text)
+        if fence.kind == "console"
+    ]
+    for file, text in examples.items():
+        name = Path(file).name
+        end = EXPECT.fullmatch(text.rstrip().rpartition("\n")[2])
+        runs = [
+            body
+            for body in consoles
+            for named in re.findall(r"backend/examples/([\w*.]+)", body)
+            if fnmatchcase(name, named)
+        ]
+        quoted = re.compile(rf'"{Path(file).stem}(?:{Path(file).suffix})?"')
+        if end is None:
+            yield f"{file}: its last line is no `expect: ok` or `exit N`"
+            continue
+        says = f"exit status {end['exit']}" if end["exit"] else end["says"]
+        if says and not any(says in body for body in runs):
+            yield f"{file}: no page shows its end, {says!r}"
+        elif not runs and not any(map(quoted.search, tests.values())):
+            yield f"{file}: no page and no test runs it"
 
 
 def pages_of(pages: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,13 @@ def test_this_book_keeps_every_rule() -> None:
     assert not wrong, "\n".join(["", *wrong])
 
 
+def test_every_example_program_says_how_it_ends_and_is_run() -> None:
+    tests = regions.read(("backend/tests/*.py", "book/tests/*.py"))
+    examples = regions.read(("backend/examples/*.*",))
+    assert len(examples) > 15
+    assert list(regions.check_examples(examples, PAGES, tests)) == []
+
+
 def test_a_good_book_breaks_no_rule() -> None:
     page = SHOWN + "```python\nprint(1)\n```\n\n```output\n1\n```\n"
     assert regions.check({COPY: GOOD}, {PAGE: page}) == []
