@@ -189,7 +189,7 @@ def reset() -> None:
 
 def begin_page(namespace: dict[str, Any]) -> None:
     reset()
-    namespace[FOLDER] = tempfile.TemporaryDirectory(prefix="page-")
+    namespace[FOLDER] = tempfile.TemporaryDirectory(".d", "page-")
     namespace[RAN] = set()
 
 

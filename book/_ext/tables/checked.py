@@ -71,10 +71,13 @@ def checked_claims() -> str:
 
 
 def checked_excuses() -> str:
-    """One row a listing whose lines cannot all be counted, with the reason."""
+    """One row a line that cannot be counted, with the reason."""
     if not proof.EXCUSED:
         return "There are none."
     return table(
-        ("Listing", "Why not all of its lines are counted"),
-        ((f"[{name}](#{name})", why) for name, why in proof.EXCUSED.items()),
+        ("Listing", "Line", "Why no test counts it"),
+        (
+            (f"[{name}](#{name})", f"`{line}`", why)
+            for (name, line), why in proof.EXCUSED.items()
+        ),
     )
