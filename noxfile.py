@@ -247,12 +247,15 @@ def count_all(session: nox.Session) -> None:
     PROOF.mkdir(parents=True, exist_ok=True)
     for old in [*PROOF.glob("coverage*"), PROOF / "proof.json"]:
         old.unlink(missing_ok=True)
+    run(session, "python", PROOF_PROGRAM, "begin")
     report = f"--junit-xml={PROOF / 'tests.xml'}"
     compiler = f"{PROOF_PROGRAM.parent / 'counting'}{os.pathsep}"
     run(
         session,
         *("coverage", "run", "-m", "pytest", report),
         PATH=f"{compiler}{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        CXX="c++",
+        REAL_CXX=os.environ.get("CXX", "c++"),
         COUNTS=str(PROOF / "examples"),
         TORCH_EXTENSIONS_DIR=str(PROOF / "extensions"),
     )

@@ -1,8 +1,9 @@
 """What a full run of the tests has shown: proof.json, and what it lacks.
 
-`nox -s tests` ends with `python book/_ext/proof.py`. It joins the compiler's
-and the interpreter's counts to the regions, and fails if a line that the book
-shows was never run, or an example was not. The site prints what it wrote.
+`nox -s tests` begins with `proof.py begin` and ends with `proof.py FOLDER`, the
+checked build. That joins the compiler's and the interpreter's counts to the
+regions, and fails if a line that the book shows was never run, or an example
+was not. The site prints what it wrote.
 """
 
 from __future__ import annotations
@@ -192,7 +193,14 @@ def read_record(path: Path = RECORD) -> dict[str, Any] | None:
     return record if record.get("sources") == digest() else None
 
 
-def main(checked: str) -> int:
+def begin() -> int:
+    """Notes what is about to be run, so that an edit meanwhile is noticed."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "sources").write_text(digest())
+    return 0
+
+
+def end(checked: str) -> int:
     pages, sources = regions.read_pages(), regions.read_sources()
     found, _ = regions.find_regions(sources)
     page_of = regions.pages_of(pages)
@@ -205,6 +213,8 @@ def main(checked: str) -> int:
     claimed = passing(claims.find_tests(claims.read_tests()), ran)
     wrong = [*unproven(shown, counts), *unrun(pages, ran)]
     wrong += [f"no test of {c!r} ran" for c, by in claimed.items() if not by]
+    if (FOLDER / "sources").read_text() != digest():
+        wrong.append("The sources were edited during the run; run it again.")
     if wrong:
         print("\n".join(wrong), file=sys.stderr)
         return 1
@@ -223,4 +233,4 @@ def main(checked: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(begin() if sys.argv[1] == "begin" else end(sys.argv[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sybil import Document
@@ -107,3 +108,15 @@ def test_what_varies_is_shown_as_dots(name: str, monkeypatch) -> None:
 def test_what_does_not_vary_is_left_alone() -> None:
     text = "0x10 at 1.5, 3 s\n2.50 ms\n[0.5, 1.5]\n"
     assert accept.normalise(text) == text
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_pages_change_only_when_asked(asked: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n>>> 1\n2\n```\n")
+    conftest.EDITS.extend(run(page))
+    option = SimpleNamespace(accept=asked)
+    session = SimpleNamespace(config=SimpleNamespace(option=option))
+    conftest.pytest_sessionfinish(session)
+    conftest.EDITS.clear()
+    assert (">>> 1\n1\n" in page.read_text()) == asked

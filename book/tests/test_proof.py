@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
@@ -89,16 +91,22 @@ def test_a_copy_in_a_pages_folder_counts_for_its_example() -> None:
     assert place(regions.ROOT / "noxfile.py") == "noxfile.py"
 
 
-def test_the_compiler_and_gcov_agree(tmp_path: Path) -> None:
-    from subprocess import run
-
-    (tmp_path / "page-1").mkdir()
-    source = tmp_path / "page-1" / "count.cpp"
-    source.write_text("int main(int n, char**) {\n  if (n > 1)\n  n = 7;\n}\n")
-    run(["c++", "--coverage", source, "-o", "count"], cwd=tmp_path, check=True)
-    run([tmp_path / "count"], check=True)
-    counts = proof.gcov_counts(proof.run_gcov(tmp_path))
-    assert counts["backend/examples/count.cpp"] == {1: 1, 2: 1, 3: 0, 4: 1}
+def test_a_pages_program_counts_its_lines(tmp_path: Path) -> None:
+    """The compiler of a full run, the program, and gcov agree."""
+    page, counts = tmp_path / "page-1.d", tmp_path / "counts"
+    page.mkdir()
+    source = "int main(int n, char**) {\n  if (n > 1)\n  n = 7;\n}\n"
+    (page / "count.cpp").write_text(source)
+    compiler = Path(proof.__file__).parent / "counting"
+    env = os.environ | {
+        "PATH": f"{compiler}:{os.environ['PATH']}",
+        "COUNTS": str(counts),
+    }
+    for command in ("c++ -c count.cpp", "c++ count.o -o count", "./count"):
+        subprocess.run(command.split(), cwd=page, env=env, check=True)
+    found = proof.gcov_counts(proof.run_gcov(counts))
+    assert found["backend/examples/count.cpp"] == {1: 1, 2: 1, 3: 0, 4: 1}
+    assert [path.name for path in page.glob("*.gc*")] == []
 
 
 def test_python_is_counted_by_coverage() -> None:
@@ -204,3 +212,49 @@ def test_the_table_of_claims_has_a_row_for_each() -> None:
     text = checked.checked_claims()
     for name, _ in claims.find_claims(regions.read_pages()):
         assert f"(#claim-{name}) | `test_" in text
+
+
+def test_a_run_ends_with_all_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Nothing was counted, no page ran, and a file was edited meanwhile."""
+    monkeypatch.setattr(proof, "FOLDER", tmp_path)
+    monkeypatch.setattr(proof, "RECORD", tmp_path / "proof.json")
+    assert proof.begin() == 0
+    (tmp_path / "sources").write_text("another tree")
+    (tmp_path / "python.json").write_text('{"files": {}}')
+    (tmp_path / "tests.xml").write_text("<testsuites />")
+    monkeypatch.setattr(proof, "run_gcov", lambda *folders: [])
+    assert proof.end("nowhere") == 1
+    said = capsys.readouterr().err
+    assert "backend/device/memory.cpp" in said
+    assert "book/start.md: 0 of" in said
+    assert "no test of 'stream-order' ran" in said
+    assert "edited during the run" in said
+    assert not (tmp_path / "proof.json").exists()
+
+
+def test_a_run_that_lacks_nothing_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "FOLDER", tmp_path)
+    monkeypatch.setattr(proof, "RECORD", tmp_path / "proof.json")
+    monkeypatch.setattr(proof, "unproven", lambda *args: [])
+    monkeypatch.setattr(proof, "unrun", lambda *args: [])
+    monkeypatch.setattr(proof, "run_gcov", lambda *folders: [])
+    proofs = claims.find_tests(claims.read_tests())
+    cases = "".join(
+        f'<testcase classname="{test.file[:-3].replace("/", ".")}'
+        f'{test.name.rpartition("::")[0] and "." + test.name.split("::")[0]}" '
+        f'name="{test.name.rpartition("::")[2]}" />'
+        for tests in proofs.values()
+        for test in tests
+    )
+    proof.begin()
+    (tmp_path / "python.json").write_text('{"files": {}}')
+    (tmp_path / "tests.xml").write_text(f"<t>{cases}</t>")
+    assert proof.end("nowhere") == 0
+    record = proof.read_record(tmp_path / "proof.json")
+    assert record is not None
+    assert set(record["claims"]) == set(proofs)
+    assert checked.pages_of_record(record).startswith("On 20")
