@@ -162,6 +162,7 @@ def run_example(**environment: str) -> str:
 
 
 @pytest.mark.one_mode
+@pytest.mark.proves("accelerator-anywhere")
 @pytest.mark.parametrize(
     "environment",
     [{"OPENREG_DEVICE_COUNT": "0"}, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}],
@@ -186,6 +187,7 @@ def test_the_example_runs_on_every_device():
 
 
 @pytest.mark.one_mode
+@pytest.mark.proves("accelerator-no-device")
 def test_without_a_device_nothing_crashes():
     printed = prints(
         """

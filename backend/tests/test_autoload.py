@@ -19,6 +19,7 @@ def test_the_entry_point_names_the_hook():
     assert torch_openreg._autoload() is None
 
 
+@pytest.mark.proves("autoload-enough")
 def test_import_torch_is_enough_and_later_imports_change_nothing():
     prints(
         """

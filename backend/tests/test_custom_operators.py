@@ -277,6 +277,7 @@ def test_the_list_of_operators_is_complete() -> None:
     assert set(ARGUMENTS) == set(OPERATORS)
 
 
+@pytest.mark.proves("custom-checked")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_opcheck_passes(name: str) -> None:
     for make in ARGUMENTS[name]:
@@ -401,6 +402,7 @@ def aliasing(
     ]
 
 
+@pytest.mark.proves("custom-alias")
 def test_an_alias_shares_memory_and_gradient(aliasing) -> None:
     for operator in aliasing:
         x = double(3, 4)

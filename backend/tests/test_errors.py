@@ -105,6 +105,7 @@ def test_error_is_the_callers_where_work_runs_at_the_call(
         assert x.sum().item() == 28
 
 
+@pytest.mark.proves("inside-errors-at-call")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_error_of_the_arguments_always_comes_at_the_call(
     name: str, x: torch.Tensor, stream: torch.Stream
@@ -217,6 +218,7 @@ REFUSED: dict[str, Callable[[torch.Tensor, torch.Stream], object]] = {
 }
 
 
+@pytest.mark.proves("errors-stay")
 @pytest.mark.queued
 @pytest.mark.parametrize("teller", REFUSED)
 @pytest.mark.parametrize("where", ["its stream", "another stream"])
@@ -293,6 +295,7 @@ def test_work_behind_the_failure_is_lost_and_work_before_it_is_not(
     assert x.cpu().equal(torch.arange(8.0).reshape(4, 2) + 1)
 
 
+@pytest.mark.proves("errors-other-device")
 @pytest.mark.queued
 def test_other_devices_go_on(stream: torch.Stream) -> None:
     other = torch.openreg.Stream(0)
@@ -308,6 +311,7 @@ def test_other_devices_go_on(stream: torch.Stream) -> None:
         stream.synchronize()
 
 
+@pytest.mark.proves("errors-no-hang")
 @pytest.mark.queued
 @pytest.mark.parametrize("device", [0, 1])
 def test_nobody_waits_for_ever_for_a_device_that_fails(

@@ -349,6 +349,7 @@ class TestTurn:
         torch.manual_seed(1)
         check(work(*fresh(tensors, "openreg")), expected)
 
+    @pytest.mark.proves("stream-turn")
     @pytest.mark.queued
     @pytest.mark.parametrize("name", IN_TURN)
     def test_comes_after_what_was_launched_before(

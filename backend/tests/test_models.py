@@ -86,6 +86,7 @@ MODELS = {
 }
 
 
+@pytest.mark.proves("inside-models")
 @pytest.mark.parametrize("name", MODELS)
 def test_training_follows_the_cpu(name) -> None:
     make, shape = MODELS[name]

@@ -24,6 +24,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.one_mode
+@pytest.mark.proves("memory-nothing-lost")
 @pytest.mark.parametrize(
     "rounds", [100, pytest.param(2000, marks=pytest.mark.stress)]
 )

@@ -258,6 +258,7 @@ class TestCurrent:
             assert openreg.current_stream(0).stream_id == 0
             openreg.set_stream(openreg.default_stream(1))
 
+    @pytest.mark.proves("stream-per-thread")
     def test_each_thread_has_its_own(self) -> None:
         stream = openreg.Stream()
         with openreg.stream(stream):
@@ -276,6 +277,7 @@ class TestCurrent:
 
 
 class TestOrder:
+    @pytest.mark.proves("stream-order")
     @pytest.mark.queued
     def test_work_of_one_stream_runs_in_order(self, side) -> None:
         x = torch.zeros(1, device="openreg")
