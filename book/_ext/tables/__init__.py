@@ -15,6 +15,7 @@ from tables.accelerator import (
 from tables.amp import POLICIES, autocast_policies, policy_operators
 from tables.autoload import IMPORTS, Import, imports
 from tables.build import INSTALL, install, objects, shared_objects
+from tables.checklist import POINTS, Point, checklist
 from tables.common import ROOT, table
 from tables.device import (
     DEVICE_PURPOSES,
