@@ -123,6 +123,22 @@ from tables.memory import (
     methods_of,
     pool_calls,
 )
+from tables.messages import (
+    GAP,
+    TOLD,
+    Found,
+    Told,
+    found,
+    in_cpp,
+    in_python,
+    messages_backend,
+    messages_device,
+    messages_missing,
+    messages_python,
+    messages_shown,
+    on_pages,
+    told,
+)
 from tables.operator_table import (
     LETTERS,
     entries_linear,
