@@ -51,12 +51,15 @@ ONE_MODE = (
     "autoload",
     "binomial_meta",
     "build",
+    "checklist",
     "device",
     "environment",
     "exit",
     "house",
+    "messages",
     "minimal",
     "sharing",
+    "smallest",
     "stubs",
 )
 

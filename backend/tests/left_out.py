@@ -1,9 +1,9 @@
 """The smallest backend, each time without one line of it.
 
-A program: it reads a JSON list of trials from its standard input and prints
-what came of each. A trial names the line that is left out and Python that then
-uses the device. Every trial has a process of its own, forked from one that has
-imported PyTorch and loaded no backend.
+A program: its arguments are Python that uses the device and, one by one, the
+lines to leave out; without arguments, it reads a JSON list of such trials from
+its standard input. Every trial has a process of its own, forked from one that
+has imported PyTorch and loaded no backend.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import signal
 import sys
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,7 +124,7 @@ def attempt(library: str, trial: Trial) -> str:
     return answer(trial.use, {"torch": torch})
 
 
-def forked(work: object, *arguments: object) -> str:
+def forked(work: Callable[..., str], *arguments: object) -> str:
     """What a function returns in a process of its own, or its signal."""
     ours, theirs = os.pipe()
     child = os.fork()
@@ -145,8 +146,8 @@ def forked(work: object, *arguments: object) -> str:
 SLOW = "torch._dynamo", "torch._inductor", "common_device_type", "profiler"
 
 
-def main() -> None:
-    trials = [Trial(*trial) for trial in json.load(sys.stdin)]
+def make(trials: list[Trial]) -> list[str]:
+    """What came of each trial, in their order."""
     library = forked(build)
     answers: dict[Trial, str] = {}
     slow = {t for t in trials if any(name in t.use for name in SLOW)}
@@ -156,8 +157,16 @@ def main() -> None:
         import torch._inductor.compile_fx  # noqa: F401
     for trial in [t for t in trials if t in slow]:
         answers[trial] = forked(attempt, library, trial)
-    print(json.dumps([answers[trial] for trial in trials]))
+    return [answers[trial] for trial in trials]
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:]:
+        use, *lines = sys.argv[1:]
+        for line, said in zip(
+            lines, make([Trial(x, use) for x in lines]), strict=True
+        ):
+            print(f"{line or 'nothing'}: {said}")
+    else:
+        trials = [Trial(*trial) for trial in json.load(sys.stdin)]
+        print(json.dumps(make(trials)))

@@ -490,10 +490,6 @@ NEEDED_NAMES = {
     *("is_available", "device_count", "current_device", "device"),
     *("is_initialized", "_is_in_bad_fork", "manual_seed_all"),
 }
-LOOKUP_TEST = (
-    "test_tables_frontend.py::"
-    "test_without_the_name_pytorch_answers_as_the_row_says"
-)
 
 
 def link(page: str) -> str:
@@ -506,7 +502,7 @@ def link(page: str) -> str:
     }
     if page in chapters:
         return f"[](../chapters/{page}.md)"
-    return f"[{page}](#{page})"
+    return f"[](#{page})"
 
 
 def said(symptom: str) -> str:
@@ -527,17 +523,16 @@ def of_lookup(lookup: Lookup) -> tuple[str, ...]:
         "yes" if lookup.name in NEEDED_NAMES else "no",
         f"``{told}``{{.said}}" if told else lookup.means,
         "[](../chapters/frontend.md)",
-        f"`{LOOKUP_TEST}`{{.said}}",
     )
 
 
 def of_point(point: Point) -> tuple[str, ...]:
+    test = f"`{point.test}`{{.said}}" if point.test else ""
     return (
         point.what,
         "yes" if point.needed else "no",
         said(point.symptom),
-        link(point.page),
-        f"`{point.test}`{{.said}}" if point.test else "",
+        "<br>".join(filter(None, (link(point.page), test))),
     )
 
 
@@ -550,6 +545,4 @@ def checklist() -> str:
             group += map(of_lookup, LOOKUPS)
         first = f"**{step}**<br>{group[0][0]}"
         rows += [(first, *group[0][1:]), *group[1:]]
-    return table(
-        ("What", "Needed", "Without it", "Explained", "Test of it"), rows
-    )
+    return table(("What", "Needed", "Without it", "Code; test"), rows)
