@@ -312,7 +312,7 @@ def test_only_live_pinned_blocks_can_be_freed(host, pinned, block):
 
 
 def test_pinned_memory_runs_out():
-    with refused("orErrorMemoryAllocation", "of host memory"):
+    with refused("orErrorMemoryAllocation", "bytes of host memory"):
         d.malloc_host(2**62)
 
 

@@ -20,6 +20,7 @@ from tables.checked import (
     checked_excuses,
     checked_pages,
 )
+from tables.checklist import POINTS, Point, checklist
 from tables.common import ROOT, table
 from tables.device import (
     DEVICE_PURPOSES,
@@ -126,6 +127,22 @@ from tables.memory import (
     host_allocator_methods,
     methods_of,
     pool_calls,
+)
+from tables.messages import (
+    GAP,
+    TOLD,
+    Found,
+    Told,
+    found,
+    in_cpp,
+    in_python,
+    messages_backend,
+    messages_device,
+    messages_missing,
+    messages_python,
+    messages_shown,
+    on_pages,
+    told,
 )
 from tables.operator_table import (
     LETTERS,
