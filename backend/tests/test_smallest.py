@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import _fresh
 
 pytestmark = pytest.mark.one_mode
