@@ -13,9 +13,11 @@ import doctest
 import gc
 import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -26,16 +28,18 @@ import torch
 from _pytest.assertion.rewrite import rewrite_asserts
 from sybil import Document, Example, Region, Sybil
 
+import accept
 import regions
 
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 DONE = "(command done)\n"
 # Keys in a page's namespace that no example can name.
 FOLDER, RAN = "(folder)", "(ran)"
+# What `--accept` would change in the pages.
+EDITS: list[accept.Edit] = []
 
 
 def differs(expected: str, got: str, what: str) -> str | None:
-    if doctest.OutputChecker().check_output(expected, got, FLAGS):
+    if accept.matches(expected, got):
         return None
     return f"{what}\nExpected:\n{expected}Got:\n{got}"
 
@@ -43,7 +47,7 @@ def differs(expected: str, got: str, what: str) -> str | None:
 def run_python(example: Example) -> str | None:
     """Runs a fence without prompts, on the page's own line numbers."""
     __tracebackhide__ = True
-    fence, expected = example.parsed
+    fence, after = example.parsed
     source = "\n" * fence.line + fence.body
     tree = ast.parse(source, example.path)
     rewrite_asserts(tree, source.encode(), example.path)
@@ -51,7 +55,31 @@ def run_python(example: Example) -> str | None:
     with contextlib.redirect_stdout(printed):
         code = compile(tree, example.path, "exec", dont_inherit=True)
         exec(code, example.namespace)
-    return differs(expected, printed.getvalue(), "The printed text differs.")
+    got, expected = printed.getvalue(), after.body if after else ""
+    if wrong := differs(expected, got, "The printed text differs."):
+        EDITS.append(accept.output(fence, after, got))
+    return wrong
+
+
+class Session(doctest.DocTestRunner):
+    """Notes what each prompt should have answered."""
+
+    def __init__(self) -> None:
+        super().__init__(optionflags=accept.FLAGS, verbose=False)
+        self.answers: list[tuple[int, str, str]] = []
+
+    def note(self, prompt: doctest.Example, got: str) -> None:
+        line = prompt.lineno + prompt.source.count("\n")
+        self.answers.append((line, prompt.want, got))
+
+    def report_failure(self, out, test, example, got) -> None:
+        self.note(example, got)
+        super().report_failure(out, test, example, got)
+
+    def report_unexpected_exception(self, out, test, example, exc_info) -> None:
+        error = "".join(traceback.format_exception_only(*exc_info[:2]))
+        self.note(example, f"Traceback (most recent call last):\n...\n{error}")
+        super().report_unexpected_exception(out, test, example, exc_info)
 
 
 def run_session(example: Example) -> str | None:
@@ -62,8 +90,10 @@ def run_session(example: Example) -> str | None:
     )
     test.globs = example.namespace
     report = io.StringIO()
-    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    runner = Session()
     runner.run(test, out=report.write, clear_globs=False)
+    if runner.answers:
+        EDITS.append(accept.session(fence, runner.answers))
     return report.getvalue() or None
 
 
@@ -102,6 +132,8 @@ def run_console(example: Example) -> str | None:
         timeout=600,
     )
     printed = shell.stdout.split(DONE)
+    if shell.returncode == 0:
+        offer_console(fence, outputs, printed)
     for command, expected, got in zip(commands, outputs, printed, strict=False):
         if wrong := differs(
             expected, got, f"$ {command}prints something else."
@@ -110,6 +142,19 @@ def run_console(example: Example) -> str | None:
     if shell.returncode:
         return f"bash stopped with status {shell.returncode}:\n{shell.stdout}"
     return None
+
+
+def offer_console(
+    fence: regions.Fence, outputs: list[str], printed: list[str]
+) -> None:
+    """Keeps the commands, and each output that still matches."""
+    typed = re.split(r"(?m)^(?=\$ )", fence.body)[1:]
+    text = "".join(
+        command.removesuffix(expected) + accept.settle(expected, got)
+        for command, expected, got in zip(typed, outputs, printed, strict=False)
+    )
+    if text != fence.body:
+        EDITS.append(accept.body(fence, text))
 
 
 def collect(document: Document) -> Iterator[Region]:
@@ -122,12 +167,14 @@ def collect(document: Document) -> Iterator[Region]:
         paired = (
             after and after.kind == "output" and regions.follows(after, fence)
         )
-        expected = after.body if paired else ""
         run = run_console if fence.kind == "console" else run_python
         if fence.kind == "python" and fence.body.startswith(">>>"):
             run = run_session
         yield Region(
-            ends[fence.line - 1], ends[fence.end - 1], (fence, expected), run
+            ends[fence.line - 1],
+            ends[fence.end - 1],
+            (fence, after if paired else None),
+            run,
         )
 
 
@@ -142,7 +189,7 @@ def reset() -> None:
 
 def begin_page(namespace: dict[str, Any]) -> None:
     reset()
-    namespace[FOLDER] = tempfile.TemporaryDirectory(prefix="page-")
+    namespace[FOLDER] = tempfile.TemporaryDirectory(".d", "page-")
     namespace[RAN] = set()
 
 
@@ -159,6 +206,18 @@ pytest_collect_file = Sybil(
     setup=begin_page,
     teardown=end_page,
 ).pytest()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--accept", action="store_true", help="write what examples print"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.option.accept:
+        for page in accept.write(EDITS):
+            print(f"\nChanged {page}: look at it, and run this again.")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -24,7 +24,13 @@ ROOT = Path(__file__).parent
 SHARED = ROOT / ".nox" / "shared"
 RELEASE = ROOT / ".nox" / "release"
 CHECKED_TREE = ROOT / "build" / "checked"
+PROOF = ROOT / "build" / "proof"
 SITE = ROOT / "book" / "_build" / "html"
+PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
+
+PYTEST = ("python", "-m", "pytest")
+# A file, and so a page, is run by one process from its top to its end.
+TWO_AT_A_TIME = ("--numprocesses=2", "--dist=loadfile")
 
 # Programs of backend/tests and the arguments that each is run with.
 DRIVERS = {
@@ -45,20 +51,6 @@ PLANTED = {
         "shift": "runtime error: shift exponent 40 is too large",
     },
 }
-
-# Tests that launch nothing in their own process: they need no second mode.
-ONE_MODE = (
-    "autoload",
-    "binomial_meta",
-    "build",
-    "device",
-    "environment",
-    "exit",
-    "house",
-    "minimal",
-    "sharing",
-    "stubs",
-)
 
 # Tests whose outcome could depend on which thread comes first.
 CONCURRENT = (
@@ -196,8 +188,9 @@ def build_checked(session: nox.Session) -> None:
             "The backend was not built: the first error above says where."
         )
     # What was counted before belongs to another run, maybe another build.
-    for counts in CHECKED_TREE.rglob("*.gcda"):
-        counts.unlink()
+    for tree in (CHECKED_TREE, PROOF):
+        for counts in tree.rglob("*.gcda"):
+            counts.unlink()
 
 
 @nox.session
@@ -221,16 +214,50 @@ def docs(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     build_checked(session)
-    run(session, "python", "-m", "pytest", *session.posargs)
     if session.posargs:
+        run(session, *PYTEST, *session.posargs)
         return
+    count_all(session)
     # However work is launched, the same must come of it.
-    tests = ROOT / "backend" / "tests"
-    without = [f"--ignore-glob={tests}/test_{name}*" for name in ONE_MODE]
-    again = ("python", "-m", "pytest", tests, *without)
-    run(session, *again, OPENREG_LAUNCH="async")
-    blocking = ("-m", "not stress and not queued")
-    run(session, *again, *blocking, OPENREG_LAUNCH="blocking")
+    again = (*PYTEST, *TWO_AT_A_TIME, ROOT / "backend" / "tests", "-m")
+    which = "not stress and not one_mode"
+    run(session, *again, which, OPENREG_LAUNCH="async")
+    run(session, *again, f"{which} and not queued", OPENREG_LAUNCH="blocking")
+    run(session, "python", PROOF_PROGRAM, CHECKED_TREE)
+
+
+def count_all(session: nox.Session) -> None:
+    """Every test and page, and how often each line that the book shows runs.
+
+    Compiled lines count themselves; programs of backend/examples do so when
+    the compiler that is found first has compiled them.
+    """
+    PROOF.mkdir(parents=True, exist_ok=True)
+    for old in [*PROOF.glob("coverage*"), PROOF / "proof.json"]:
+        old.unlink(missing_ok=True)
+    run(session, "python", PROOF_PROGRAM, "begin")
+    report = f"--junit-xml={PROOF / 'tests.xml'}"
+    compiler = f"{PROOF_PROGRAM.parent / 'counting'}{os.pathsep}"
+    run(
+        session,
+        *("coverage", "run", "-m", "pytest", *TWO_AT_A_TIME, report),
+        PATH=f"{compiler}{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        CXX="c++",
+        REAL_CXX=os.environ.get("CXX", "c++"),
+        COUNTS=str(PROOF / "examples"),
+        TORCH_EXTENSIONS_DIR=str(PROOF / "extensions"),
+    )
+    run(session, "coverage", "combine", "--quiet")
+    # A page also runs files that are gone with its folder.
+    run(session, "coverage", "json", "-qi", "-o", PROOF / "python.json")
+
+
+@nox.session
+def accept(session: nox.Session) -> None:
+    """Write what examples print now into the pages; fail if one changed."""
+    build_checked(session)
+    pages = session.posargs or [str(ROOT / "book")]
+    run(session, *PYTEST, "--accept", "-k", ".md", *pages)
 
 
 @nox.session
@@ -320,9 +347,9 @@ def lint(session: nox.Session) -> None:
     run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     cpp = [path for path in cpp_files() if "tests" not in path.parts]
     book = ROOT / "book" / "_ext"
-    machinery = [ROOT / "conftest.py", book / "listing.py", book / "regions.py"]
+    machinery = [ROOT / "conftest.py", *book.glob("*.py")]
     session.log(f"backend C++: {count(cpp)} lines of at most 12500")
-    session.log(f"book machinery: {count(machinery)} lines of at most 900")
+    session.log(f"book machinery: {count(machinery)} lines of at most 1700")
     sources = [path.read_text() for path in cpp if path.suffix == ".cpp"]
     heavy = sum("<ATen/" in text or "<torch/" in text for text in sources)
     session.log(f"C++ files that include ATen or torch: {heavy} of about 35")

@@ -17,6 +17,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_tabs.tabs",
     "listing",
+    "footer",
 ]
 exclude_patterns = ["_build", "tests"]
 

@@ -72,3 +72,5 @@ if accelerated:
     print(f"squared in {start.elapsed_time(end):.2f} ms on a second stream")
     print(f"at most {acc.max_memory_allocated() >> 10} KiB of memory")
 # [/py-anywhere-streams]
+
+# expect: ok

@@ -71,3 +71,5 @@ int main() {
   CHECK(orFree(device_y));
 }
 // [/axpy-main]
+
+// expect: ok

@@ -18,3 +18,5 @@ TORCH_LIBRARY_IMPL(aten, Meta, library) {
 // [/binomial-meta-kernel]
 
 }  // namespace
+
+// expect: ok

@@ -36,3 +36,5 @@ PrivateUse1TestBase.set_test_configs(
     test_exclusions={"TestSquare": ["test_on_cuda"]},
 )
 # [/py-chosen-tests]
+
+# expect: ok

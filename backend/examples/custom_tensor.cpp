@@ -170,3 +170,5 @@ TORCH_LIBRARY(custom_tensor, library) {
   library.def("wrap(Tensor x) -> Tensor", &wrap);
   library.def("is_wrapped(Tensor x) -> bool", &is_wrapped);
 }
+
+// expect: ok

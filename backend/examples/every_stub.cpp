@@ -29,3 +29,5 @@ struct Throws<Result (*)(Args...)> {
 }  // namespace
 
 #include "stub_registrations.inc"
+
+// expect: ok

@@ -21,3 +21,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 // [/fallback-sub-kernel]
 
 }  // namespace
+
+// expect: ok

@@ -22,3 +22,5 @@ TORCH_LIBRARY_IMPL(aten, CompositeImplicitAutograd, library) {
 // [/fragment-aten]
 
 }  // namespace
+
+// expect: ok

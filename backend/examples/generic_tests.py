@@ -57,3 +57,5 @@ instantiate_device_type_tests(TestHost, globals())
 
 if __name__ == "__main__":
     run_tests()
+
+# expect: ok

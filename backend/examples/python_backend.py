@@ -108,3 +108,5 @@ if __name__ == "__main__":
     x.view(2, 1)[1] = 7  # a view of the values, too
     print(x.cpu())
     print("learnt" if train(200) < 1e-3 else "not learnt")
+
+# expect: ok

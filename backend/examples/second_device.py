@@ -15,3 +15,5 @@ class SecondDevice(PrivateUse1TestBase):
 
 TEST_CLASS = SecondDevice
 # [/py-second-device]
+
+# expect: ok

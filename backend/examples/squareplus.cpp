@@ -67,3 +67,5 @@ TORCH_LIBRARY_IMPL(toy_cpp, AutogradPrivateUse1, library) {
 // [/squareplus-register]
 
 }  // namespace
+
+// expect: ok

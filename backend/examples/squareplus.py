@@ -77,3 +77,5 @@ register_autograd(
     "toy::squareplus_backward", backward_twice, setup_context=save_twice
 )
 # [/py-squareplus-formulas]
+
+# expect: ok

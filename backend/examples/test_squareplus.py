@@ -42,3 +42,5 @@ def test_integers_are_refused() -> None:
 
 
 # [/py-test-squareplus]
+
+# expect: ok

@@ -94,3 +94,5 @@ int main() {
   }
 }
 // [/toy-allocator-main]
+
+// expect: ok

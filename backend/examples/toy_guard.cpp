@@ -128,3 +128,5 @@ int main() {
   devices();
   defaults();
 }
+
+// expect: ok

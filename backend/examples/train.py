@@ -41,3 +41,5 @@ for step in range(161):
 assert right > 0.99, f"The network learnt only {right:.0%} of the points."
 assert all(weight.device.type == "openreg" for weight in model.parameters())
 # [/py-train-outcome]
+
+# expect: ok

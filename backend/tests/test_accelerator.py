@@ -161,6 +161,8 @@ def run_example(**environment: str) -> str:
     ).stdout
 
 
+@pytest.mark.one_mode
+@pytest.mark.proves("accelerator-anywhere")
 @pytest.mark.parametrize(
     "environment",
     [{"OPENREG_DEVICE_COUNT": "0"}, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}],
@@ -173,6 +175,7 @@ def test_the_example_runs_without_an_accelerator(environment):
     assert len(lines) == 2
 
 
+@pytest.mark.one_mode
 def test_the_example_runs_on_every_device():
     lines = run_example(OPENREG_DEVICE_COUNT="3").splitlines()
     assert lines[0] == "openreg: 3 of them to train on"
@@ -183,6 +186,8 @@ def test_the_example_runs_on_every_device():
     ]
 
 
+@pytest.mark.one_mode
+@pytest.mark.proves("accelerator-no-device")
 def test_without_a_device_nothing_crashes():
     printed = prints(
         """

@@ -91,6 +91,7 @@ def test_empty_cache_waits_for_work_and_lets_other_threads_run(side) -> None:
     assert stat("num_sync_all_streams") > 0
 
 
+@pytest.mark.proves("memory-record-stream")
 @pytest.mark.queued
 def test_record_stream_keeps_a_block_until_that_stream_is_done(side) -> None:
     gate = Gate()

@@ -136,6 +136,7 @@ def test_every_operator_of_pytorchs_lists_is_cast():
     assert missing == []
 
 
+@pytest.mark.proves("amp-regions")
 def test_regions_nest_and_can_be_switched_off():
     x = rand(2, 2)
     assert not torch.is_autocast_enabled("openreg")
@@ -163,6 +164,7 @@ def test_the_default_dtype_is_a_supported_one():
         assert (rand(2, 2) @ rand(2, 2)).dtype == half
 
 
+@pytest.mark.proves("amp-unsupported")
 def test_an_unsupported_dtype_warns_and_switches_autocast_off():
     expected = "only supports dtypes of torch.bfloat16, torch.float16 currently"
     with pytest.warns(UserWarning, match=expected), autocast(dtype=fp64):

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from importlib.metadata import entry_points
 
+import pytest
+
 import torch_openreg
 from _fresh import USE_COPY, copy_package, prints, run
+
+pytestmark = pytest.mark.one_mode
 
 
 def test_the_entry_point_names_the_hook():
@@ -15,6 +19,7 @@ def test_the_entry_point_names_the_hook():
     assert torch_openreg._autoload() is None
 
 
+@pytest.mark.proves("autoload-enough")
 def test_import_torch_is_enough_and_later_imports_change_nothing():
     prints(
         """

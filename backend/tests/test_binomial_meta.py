@@ -10,6 +10,8 @@ import torch
 import tables
 from _fresh import prints
 
+pytestmark = pytest.mark.one_mode
+
 LOAD = """
     import sys
     sys.path[:0] = sys.argv[1:]

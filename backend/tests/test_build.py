@@ -10,6 +10,8 @@ import pytest
 
 import torch_openreg._C as C
 
+pytestmark = pytest.mark.one_mode
+
 BACKEND = Path(__file__).parents[1]
 INSTALLED = Path(C.__file__).parent
 OBJECTS = {
@@ -44,6 +46,7 @@ def test_each_object_needs_only_the_next(name: str, needs: set[str]) -> None:
     assert dynamic(name, "NEEDED") & OURS == needs
 
 
+@pytest.mark.proves("build-together")
 @pytest.mark.parametrize(
     ("name", "path"),
     [
@@ -58,6 +61,7 @@ def test_each_object_finds_the_next_beside_itself(name: str, path: str) -> None:
     assert found == {path}
 
 
+@pytest.mark.proves("build-no-python")
 @pytest.mark.parametrize("name", ["runtime", "device"])
 def test_runtime_and_device_need_no_python(name: str) -> None:
     assert not [n for n in dynamic(name, "NEEDED") if "python" in n]

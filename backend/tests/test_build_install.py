@@ -11,6 +11,8 @@ import pytest
 
 import tables
 
+pytestmark = pytest.mark.one_mode
+
 ROOT = Path(__file__).parents[2]
 
 USE = """
@@ -89,6 +91,7 @@ def test_versions_of_pytorch_agree() -> None:
     assert pins[0].startswith(f"{named[1]}.")
 
 
+@pytest.mark.proves("autoload-version")
 def test_another_pytorch_is_refused_by_name() -> None:
     """Before anything is loaded that could miss a symbol."""
     code = """

@@ -277,6 +277,7 @@ def test_the_list_of_operators_is_complete() -> None:
     assert set(ARGUMENTS) == set(OPERATORS)
 
 
+@pytest.mark.proves("custom-checked")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_opcheck_passes(name: str) -> None:
     for make in ARGUMENTS[name]:
@@ -401,6 +402,7 @@ def aliasing(
     ]
 
 
+@pytest.mark.proves("custom-alias")
 def test_an_alias_shares_memory_and_gradient(aliasing) -> None:
     for operator in aliasing:
         x = double(3, 4)
@@ -590,7 +592,9 @@ def test_an_extension_adds_to_atens_namespace() -> None:
 
 
 @pytest.mark.parametrize(
-    "x", [double(3, 4), double(4, 3).t(), double(0)], ids=str
+    "x",
+    [double(3, 4), double(4, 3).t(), double(0)],
+    ids=["rows", "columns", "none"],
 )
 def test_an_extension_brings_an_operator_with_a_number(x: Tensor) -> None:
     load("squareplus")

@@ -119,6 +119,7 @@ def test_a_fact_survives_what_its_column_says(place: str) -> None:
     assert survives(place) == column(place)
 
 
+@pytest.mark.one_mode
 def test_a_fact_in_a_storage_survives_what_its_column_says(
     library: str,
 ) -> None:

@@ -14,6 +14,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 HEADER = Path(__file__).parents[1] / "device" / "openreg.h"
 
 ERROR_NAMES = [

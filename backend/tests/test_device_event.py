@@ -9,6 +9,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 DISABLE_TIMING = 2
 GONE = "is not an event, or was destroyed"
 
@@ -260,7 +262,9 @@ def test_elapsed_time_needs_two_records_with_timing_of_one_device(
                 "orErrorInvalidResourceHandle", "both events must be recorded"
             ):
                 elapsed(*pair)
-    with refused("orErrorInvalidResourceHandle", "of devices 0 and 1"):
+    with refused(
+        "orErrorInvalidResourceHandle", "the events are of devices 0 and 1"
+    ):
         elapsed(event, other)
     with refused("orErrorInvalidValue", "milliseconds is NULL"):
         d.call("orEventElapsedTime", None, event, event)
@@ -301,7 +305,9 @@ def test_destroyed_and_foreign_events_are_refused(event, streams):
 
 def test_event_is_made_with_flags_that_are_known():
     for flags in (1, 4, 3):
-        with refused("orErrorInvalidValue", f"flags are {flags}; expected 0"):
+        with refused(
+            "orErrorInvalidValue", f"flags are {flags}; expected 0 or 2"
+        ):
             d.make_event(flags)
     with refused("orErrorInvalidValue", "event is NULL"):
         d.call("orEventCreate", None, 0)

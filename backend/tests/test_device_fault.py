@@ -7,6 +7,8 @@ import pytest
 
 import _device as d
 
+pytestmark = pytest.mark.one_mode
+
 MARK = "openreg: the host touched device memory at "
 
 

@@ -68,6 +68,7 @@ def plain() -> type:
     return TestPlain
 
 
+@pytest.mark.proves("testing-generic")
 def test_a_generic_class_becomes_one_for_each_device() -> None:
     made = instantiate(plain())
     assert set(made) == {"TestPlainCPU", "TestPlainOPENREG"}

@@ -11,6 +11,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 NOT_DEVICE = "orErrorInvalidDevicePointer"
 
 
@@ -153,6 +155,7 @@ def test_pages_that_cannot_go_back_leave_the_block_alone():
     )
 
 
+@pytest.mark.proves("emulator-capacity")
 def test_capacity_is_real_and_comes_back():
     code = """
     pages = [malloc(1) for _ in range(256)]
@@ -309,7 +312,7 @@ def test_only_live_pinned_blocks_can_be_freed(host, pinned, block):
 
 
 def test_pinned_memory_runs_out():
-    with refused("orErrorMemoryAllocation", "of host memory"):
+    with refused("orErrorMemoryAllocation", "bytes of host memory"):
         d.malloc_host(2**62)
 
 
@@ -338,6 +341,7 @@ def test_every_kind_copies(block, other, host, pinned, infer):
     assert d.read(block, 1000) == data
 
 
+@pytest.mark.proves("emulator-copy-checked")
 @pytest.mark.parametrize("kind", range(4))
 def test_wrong_kind_is_refused_and_moves_nothing(block, other, host, kind):
     pairs = {
@@ -452,6 +456,7 @@ def test_memset_is_for_device_memory(host, pinned):
             d.memset(pointer, 0, 8)
 
 
+@pytest.mark.proves("emulator-system-calls")
 def test_system_calls_cannot_reach_device_memory(block):
     with open("/dev/zero", "rb") as zeros:
         view = (ctypes.c_char * 8).from_address(block)

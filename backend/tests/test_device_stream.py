@@ -10,6 +10,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 MODES = ["auto", "async", "blocking"]
 DESTROYED = "is not a stream, or was destroyed"
 
@@ -59,6 +61,7 @@ def open_later(gate):
 # Order
 
 
+@pytest.mark.proves("stream-order")
 def test_work_of_a_stream_runs_in_order(log, stream):
     for number in range(50):
         d.launch(log.kernel(number), stream)
@@ -876,6 +879,7 @@ def test_who_waits_for_a_turn_is_told_of_the_failure(log, device_one, gate):
     assert log == ["turn"]
 
 
+@pytest.mark.proves("event-wait-ends")
 @pytest.mark.queued
 def test_failure_of_another_device_ends_the_wait_for_its_event(
     log, stream, device_one

@@ -13,6 +13,8 @@ import torch
 
 from _fresh import prints, run
 
+pytestmark = pytest.mark.one_mode
+
 ADD = """
 import os, torch
 x = torch.empty(1 << 20, device="openreg")

@@ -105,6 +105,7 @@ def test_error_is_the_callers_where_work_runs_at_the_call(
         assert x.sum().item() == 28
 
 
+@pytest.mark.proves("inside-errors-at-call")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_error_of_the_arguments_always_comes_at_the_call(
     name: str, x: torch.Tensor, stream: torch.Stream
@@ -217,6 +218,7 @@ REFUSED: dict[str, Callable[[torch.Tensor, torch.Stream], object]] = {
 }
 
 
+@pytest.mark.proves("errors-stay")
 @pytest.mark.queued
 @pytest.mark.parametrize("teller", REFUSED)
 @pytest.mark.parametrize("where", ["its stream", "another stream"])
@@ -293,6 +295,7 @@ def test_work_behind_the_failure_is_lost_and_work_before_it_is_not(
     assert x.cpu().equal(torch.arange(8.0).reshape(4, 2) + 1)
 
 
+@pytest.mark.proves("errors-other-device")
 @pytest.mark.queued
 def test_other_devices_go_on(stream: torch.Stream) -> None:
     other = torch.openreg.Stream(0)
@@ -308,6 +311,7 @@ def test_other_devices_go_on(stream: torch.Stream) -> None:
         stream.synchronize()
 
 
+@pytest.mark.proves("errors-no-hang")
 @pytest.mark.queued
 @pytest.mark.parametrize("device", [0, 1])
 def test_nobody_waits_for_ever_for_a_device_that_fails(
@@ -480,6 +484,7 @@ def test_error_at_the_call_in_backward_keeps_its_type() -> None:
 # What only a fresh process can show
 
 
+@pytest.mark.one_mode
 def test_process_leaves_in_the_failed_state_without_a_word() -> None:
     process = run(
         """
@@ -501,6 +506,7 @@ def test_process_leaves_in_the_failed_state_without_a_word() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.one_mode
 def test_late_error_that_nobody_asked_for_does_not_stop_the_exit() -> None:
     printed = prints(
         """
@@ -520,6 +526,7 @@ def test_late_error_that_nobody_asked_for_does_not_stop_the_exit() -> None:
     assert printed == "leaving\n"
 
 
+@pytest.mark.one_mode
 def test_host_that_follows_a_device_pointer_is_told_what_it_did() -> None:
     process = run(
         """
@@ -570,6 +577,7 @@ def test_wrong_pointers_are_refused_and_the_device_goes_on() -> None:
     ]
 
 
+@pytest.mark.one_mode
 def test_without_a_device_every_use_says_so_and_nothing_crashes() -> None:
     printed = prints(
         """

@@ -87,6 +87,7 @@ def test_recorded_again_it_stands_for_the_new_record(hold) -> None:
     gate.open()
 
 
+@pytest.mark.proves("event-mark-kept")
 @pytest.mark.queued
 def test_who_waited_before_keeps_the_record_of_then(hold) -> None:
     source, early, late = (openreg.Stream() for _ in range(3))

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.one_mode
+
 # Daemon threads are left out: Python ends them inside of PyTorch's C++, and
 # that aborts a process with plain CPU tensors just as well (torch 2.13).
 BUSY = """

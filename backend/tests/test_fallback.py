@@ -151,6 +151,7 @@ class TestPolicy:
         assert err.count("has no kernel for the device") == 1
         assert f"'{LIBRARY}::twice_'" in err
 
+    @pytest.mark.proves("fallback-forbidden")
     def test_forbidden_it_raises_and_counts_nothing(self) -> None:
         x = numbers(1)
         with (
@@ -439,6 +440,7 @@ class TestGenerators:
 
 
 class TestRefusals:
+    @pytest.mark.proves("fallback-refuses")
     def test_a_view_operator(self) -> None:
         x = numbers(2, 2)
         with pytest.raises(NotImplementedError, match="cannot make a view"):
@@ -484,6 +486,7 @@ class TestRefusals:
             ops().bump_(torch._efficientzerotensor(2, device="openreg"))
 
 
+@pytest.mark.proves("inside-models")
 def test_everyday_training_never_falls_back() -> None:
     with fallback.forbid():
         net = torch.nn.Linear(3, 2).to("openreg")

@@ -70,6 +70,7 @@ def test_the_way_back_does_not_raise():
     assert openreg.current_device() == 1
 
 
+@pytest.mark.proves("guard-restores")
 def test_device_guard_goes_back_after_an_exception():
     assert torch.empty(1, device="openreg:1").device.index == 1
     assert openreg.current_device() == 0
@@ -133,6 +134,7 @@ def test_capability_leaves_out_what_no_kernel_can_copy():
         assert dtype not in listed
 
 
+@pytest.mark.proves("guard-two-devices")
 def test_backward_crosses_devices():
     # Where a gradient changes its device, one stream waits for the other.
     x = torch.arange(4.0, device="openreg:0", requires_grad=True)

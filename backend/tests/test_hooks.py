@@ -128,6 +128,7 @@ def test_pinned_memory_allocator_and_is_pinned():
     assert not torch.empty(5).is_pinned()
 
 
+@pytest.mark.proves("hooks-resize")
 @pytest.mark.parametrize("size", [0, 4, 12, 40, 10_000_000])
 def test_resize_keeps_the_bytes_that_fit(size):
     x = torch.arange(12, dtype=torch.uint8).to("openreg:1")
@@ -143,6 +144,7 @@ def test_resize_keeps_the_bytes_that_fit(size):
     assert openreg.current_device() == 0
 
 
+@pytest.mark.proves("operators-full-device")
 def test_resize_without_room_changes_nothing():
     x = torch.arange(4, device="openreg:1")
     address = x.data_ptr()

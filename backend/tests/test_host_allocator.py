@@ -280,6 +280,7 @@ print(y.sum().item())
 """
 
 
+@pytest.mark.one_mode
 def test_the_cache_can_be_emptied_before_any_use_and_served_by_a_thread():
     done = subprocess.run(
         [sys.executable, "-c", BEFORE_ANY_USE],

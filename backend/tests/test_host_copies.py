@@ -58,6 +58,7 @@ def train(name: str) -> tuple[list[int], list[str], list[int]]:
     return copied(records), crossings.names, [x.nbytes, y.nbytes, loss.nbytes]
 
 
+@pytest.mark.proves("performance-no-copies")
 @pytest.mark.parametrize("name", ["mlp", "cnn", "lstm", "transformer"])
 def test_only_inputs_and_loss_are_copied(name) -> None:
     with torch.openreg.fallback.forbid():

@@ -10,6 +10,8 @@ from nox.command import CommandFailed
 
 import noxfile
 
+pytestmark = pytest.mark.one_mode
+
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 

@@ -349,6 +349,7 @@ class TestTurn:
         torch.manual_seed(1)
         check(work(*fresh(tensors, "openreg")), expected)
 
+    @pytest.mark.proves("stream-turn")
     @pytest.mark.queued
     @pytest.mark.parametrize("name", IN_TURN)
     def test_comes_after_what_was_launched_before(
@@ -442,7 +443,15 @@ REFUSED = {
         [r(1, 3, 8, 8), r(4, 3, 3, 3).double()],
     ),
     "fill_ overflow": (lambda x: x.fill_(1000), [n(9, 3).byte()]),
+    "fill_ overflow of a half": (lambda x: x.fill_(2**40), [r(3).half()]),
+    "fill_ with an imaginary part": (lambda x: x.fill_(1j), [r(3).bfloat16()]),
     "copy_ shape": (lambda x, y: x.copy_(y), [r(3), r(4)]),
+    "copy_ to nothing": (lambda x, y: x.copy_(y), [r(0, 3), r(2, 3)]),
+    "copy_ of nothing": (lambda x, y: x.copy_(y), [r(2, 3), r(0, 3)]),
+    "assign to nothing": (
+        lambda x, y: x[3:].copy_(y),
+        [r(3, 3), r(2, 3)],
+    ),
     "copy_ expanded": (
         lambda x, y: x.expand(3, 4).copy_(y),
         [r(1, 4), r(3, 4)],

@@ -340,6 +340,7 @@ def random_rounds(seed: int, rounds: int) -> list[str]:
     return faults
 
 
+@pytest.mark.proves("memory-nothing-lost")
 @pytest.mark.parametrize(
     "rounds", [100, pytest.param(2000, marks=pytest.mark.stress)]
 )
@@ -498,6 +499,7 @@ other = torch.empty(50 * MIB, dtype=torch.uint8, device="openreg:1")
 """
 
 
+@pytest.mark.proves("memory-full")
 def test_a_full_device_raises_with_numbers_and_goes_on() -> None:
     printed = on_a_small_device(
         FULL_DEVICE,

@@ -13,6 +13,8 @@ import pytest
 
 import everyday
 
+pytestmark = pytest.mark.one_mode
+
 PROGRAM = Path(everyday.__file__)
 
 
@@ -45,6 +47,7 @@ def test_everyday_operations_work_on_the_minimal_set(failures_by_row) -> None:
     assert failures_by_row[""] == {}
 
 
+@pytest.mark.proves("operators-minimal")
 @pytest.mark.parametrize("row", everyday.ROWS, ids=lambda row: row.operator)
 def test_a_missing_row_breaks_its_operation(failures_by_row, row) -> None:
     failed = failures_by_row[row.operator]

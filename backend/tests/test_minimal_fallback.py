@@ -8,6 +8,8 @@ import pytest
 
 import _fresh
 
+pytestmark = pytest.mark.one_mode
+
 PROGRAM = """
 import json, torch
 

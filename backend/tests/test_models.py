@@ -86,6 +86,7 @@ MODELS = {
 }
 
 
+@pytest.mark.proves("inside-models")
 @pytest.mark.parametrize("name", MODELS)
 def test_training_follows_the_cpu(name) -> None:
     make, shape = MODELS[name]
@@ -164,6 +165,27 @@ def test_other_lstms_are_made_of_cells(name) -> None:
         x = torch.linspace(-1, 1, 30).view(5, 2, 3)
         results.append(net(x.to(device)).cpu())
     torch.testing.assert_close(*results)
+
+
+CELLS = {
+    "_thnn_fused_lstm_cell": [(2, 8), (2, 8), (2, 2)],
+    "_thnn_fused_lstm_cell_backward_impl": [(2, 2)] * 4 + [(2, 8)],
+    "_thnn_fused_gru_cell": [(2, 6), (2, 6), (2, 2)],
+    "_thnn_fused_gru_cell_backward": [(2, 2), (2, 10)],
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_look_at_shapes_and_devices_first(name) -> None:
+    cell = getattr(torch.ops.aten, name)
+    arguments = [torch.ones(shape, device="openreg") for shape in CELLS[name]]
+    flags = [True] if "backward" in name else []
+    cell(*arguments, *flags)
+    odd = [x.new_ones(2, 7) if x.shape[1] > 2 else x for x in arguments]
+    with pytest.raises(RuntimeError, match="gates of one size, side by side"):
+        cell(*odd, *flags)
+    with pytest.raises(RuntimeError, match="found at least two devices"):
+        cell(arguments[0].to("openreg:1"), *arguments[1:], *flags)
 
 
 def test_an_lstm_obeys_autocast_and_compiles() -> None:

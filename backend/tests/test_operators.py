@@ -6,6 +6,8 @@ through the other name too, and a call that fails must leave the next one well.
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import Tensor
@@ -188,6 +190,9 @@ def test_kernels_that_know_the_cpu_by_name_run_on_the_device() -> None:
     same(indices, expected.indices)
     z = torch.tensor([1 + 2j, 3 - 4j])
     same(z.to("openreg").conj_physical_(), z.clone().conj_physical_())
+    for arguments in (5,), (5, False), (5, True, 3.0):
+        window = torch.kaiser_window(*arguments, device="openreg:1")
+        same(window, torch.kaiser_window(*arguments))
 
 
 def test_addr_in_place_knows_that_its_result_is_its_argument() -> None:
@@ -356,6 +361,20 @@ def test_copy_broadcasts_its_source() -> None:
     assert x.cpu().tolist() == [[1, 2, 3]] * 2
     x.copy_(torch.tensor(5.0, device="openreg:1"))
     assert x.cpu().eq(5).all()
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+@pytest.mark.parametrize("there", ["openreg:0", "openreg:1", "cpu"])
+def test_a_shape_that_does_not_fit_is_refused_without_elements_too(
+    there, non_blocking
+) -> None:
+    message = re.escape("The size of tensor a (0) must match the size of")
+    for here in "openreg:0", "cpu":
+        nothing = torch.empty(0, 3, device=here)
+        for shape in (1, 3), (3,), (0, 1):
+            nothing.copy_(torch.ones(shape, device=there), non_blocking)
+        with pytest.raises(RuntimeError, match=message):
+            nothing.copy_(torch.ones(2, 3, device=there), non_blocking)
 
 
 def test_copies_within_a_storage_that_do_not_meet_are_made() -> None:

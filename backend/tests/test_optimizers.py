@@ -55,6 +55,7 @@ def train(name: str, device: str, **options: bool) -> list[Tensor]:
     return [p.detach() for p in model.parameters()] + kept
 
 
+@pytest.mark.proves("special-optimizers")
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_steps_are_the_cpus(name: str, form: str) -> None:
     # On the CPU `capturable` is refused; it changes where steps are counted.

@@ -23,6 +23,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _device.build("pool_stress.cpp", tmp_path_factory.mktemp("pool"))
 
 
+@pytest.mark.one_mode
+@pytest.mark.proves("memory-nothing-lost")
 @pytest.mark.parametrize(
     "rounds", [100, pytest.param(2000, marks=pytest.mark.stress)]
 )
@@ -41,6 +43,7 @@ HOST_METHODS = [
 ]
 
 
+@pytest.mark.one_mode
 def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
     here = Path(__file__).parent
     ours = _device.library_path().parent

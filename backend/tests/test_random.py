@@ -17,6 +17,7 @@ def draw(device):
     return torch.rand(3, device=device).cpu()
 
 
+@pytest.mark.proves("hooks-seeds")
 def test_manual_seed_seeds_the_current_device_alone():
     with openreg.device(1):
         openreg.manual_seed(42)
@@ -88,6 +89,7 @@ def test_too_few_states_are_refused_before_any_is_set():
     assert torch.equal(openreg.get_rng_state(0), before)
 
 
+@pytest.mark.proves("generator-all-or-none")
 @pytest.mark.parametrize(
     ("state", "error"),
     [
@@ -127,6 +129,7 @@ def test_a_seed_out_of_range_is_refused_and_changes_nothing():
     assert all(map(torch.equal, after, before))
 
 
+@pytest.mark.one_mode
 def test_a_seed_out_of_range_is_refused_before_the_backend_wakes():
     printed = prints("""
     import torch
@@ -195,6 +198,7 @@ class Net(torch.nn.Module):
         return x.sum()
 
 
+@pytest.mark.proves("generator-checkpoint")
 def test_training_goes_on_after_a_checkpoint_as_if_never_stopped(tmp_path):
     def steps(net, optimizer, count):
         losses = []

@@ -85,6 +85,7 @@ def test_the_signature_is_checked_when_the_kernel_is_called() -> None:
     library._destroy()
 
 
+@pytest.mark.one_mode
 def test_overriding_warns_once_a_process() -> None:
     printed = _fresh.prints(
         """

@@ -35,6 +35,7 @@ def test_set_device_takes_an_index_a_name_and_a_device(device):
     assert torch.empty(1, device="openreg").device.index == 1
 
 
+@pytest.mark.proves("device-per-thread")
 def test_each_thread_has_its_own_current_device():
     openreg.set_device(1)
     assert in_thread(openreg.current_device) == 0
@@ -152,6 +153,8 @@ def test_synchronize_returns_to_the_current_device(device):
     assert openreg.current_device() == 0
 
 
+@pytest.mark.one_mode
+@pytest.mark.proves("frontend-asleep")
 def test_asking_and_seeding_do_not_wake_the_backend():
     told = prints(
         """
@@ -187,6 +190,8 @@ def test_asking_and_seeding_do_not_wake_the_backend():
     assert told == "child used the device\n"
 
 
+@pytest.mark.one_mode
+@pytest.mark.proves("frontend-fork")
 def test_a_child_forked_after_use_is_told_to_spawn():
     told = prints(
         """
@@ -224,6 +229,7 @@ def test_a_child_forked_after_use_is_told_to_spawn():
     assert told == [message] * 5
 
 
+@pytest.mark.one_mode
 def test_without_devices_only_their_use_fails():
     told = run(
         """

@@ -155,6 +155,7 @@ def test_the_current_device_takes_what_names_no_index() -> None:
     assert str(x.device) == "openreg:1"
 
 
+@pytest.mark.proves("storage-once")
 def test_tensors_of_one_storage_stay_together() -> None:
     x = numbers(4)
     for location in (None, "cpu", "openreg:1"):
@@ -230,6 +231,8 @@ print(state["weight"].stride(), hasattr(torch, "openreg"))
 """
 
 
+@pytest.mark.one_mode
+@pytest.mark.proves("storage-checkpoint-elsewhere")
 def test_checkpoints_cross_to_where_the_backend_is_missing(
     tmp_path: Path,
 ) -> None:

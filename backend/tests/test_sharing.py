@@ -24,6 +24,8 @@ from _fresh import prints
 from torch_openreg import _C
 from torch_openreg.openreg import sharing
 
+pytestmark = pytest.mark.one_mode
+
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Consumer]:
@@ -101,6 +103,7 @@ def test_a_view_arrives_as_it_was(
     assert (device, values) == (str(x.device), x.tolist())
 
 
+@pytest.mark.proves("storage-once")
 def test_tensors_of_one_storage_have_one_storage_there(
     consumer: Consumer,
 ) -> None:
@@ -309,6 +312,7 @@ def test_each_consumer_counts(consumer: Consumer) -> None:
     assert x.tolist() == [0] * 10
 
 
+@pytest.mark.proves("storage-consumer-killed")
 def test_a_consumer_that_is_killed_lets_go(consumer: Consumer) -> None:
     x = numbers(10)
     with Consumer() as victim:

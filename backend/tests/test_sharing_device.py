@@ -9,6 +9,8 @@ import pytest
 import _device as d
 from _device import refused
 
+pytestmark = pytest.mark.one_mode
+
 MIB = 1 << 20
 
 

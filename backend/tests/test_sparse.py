@@ -75,6 +75,19 @@ def test_in_place_kernels_change_the_tensor() -> None:
     assert torch.equal(x.to_dense().cpu(), torch.eye(2, 4))
 
 
+def test_parts_that_a_kernel_resizes_are_resized() -> None:
+    x = DENSE.to("openreg").to_sparse_csr()
+    x.zero_()
+    assert (x._nnz(), len(x.values()), len(x.col_indices())) == (0, 0, 0)
+    assert not x.to_dense().cpu().any()
+    rows = torch.ones(3, 5, device="openreg").index_fill(
+        0, torch.tensor([1], device="openreg"), 0
+    )
+    rows = rows.to_sparse(1)
+    rows.sparse_resize_((6, 6), 1, 1)
+    assert (rows.shape, rows._values().shape) == ((6, 6), (2, 6))
+
+
 def test_coalescing_sums_what_is_there_twice() -> None:
     indices = torch.tensor([[0, 0, 1], [1, 1, 0]], device="openreg")
     values = torch.tensor([1.0, 2.0, 4.0], device="openreg")

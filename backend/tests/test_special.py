@@ -118,6 +118,7 @@ def test_conjugate_and_negative_views_are_the_cpus(name: str) -> None:
     compare(COMPLEX[name])
 
 
+@pytest.mark.proves("special-lazy-bits")
 def test_lazy_bits_survive_a_copy_to_another_device() -> None:
     for view in (z("openreg").conj(), z("openreg").conj().imag):
         moved = view.to("openreg:1")

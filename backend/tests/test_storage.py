@@ -63,6 +63,7 @@ def test_views_follow_their_storage_when_it_is_resized() -> None:
     assert view.tolist() == [4, 6, 8, 10]
 
 
+@pytest.mark.proves("operators-full-device")
 def test_a_full_device_leaves_the_storage_as_it_was() -> None:
     x = numbers(4)
     capacity = torch.accelerator.get_memory_info()[1]
@@ -284,6 +285,7 @@ def test_a_deep_copy_has_memory_of_its_own() -> None:
     assert x.sum().item() == 15
 
 
+@pytest.mark.proves("storage-once")
 def test_a_deep_copy_keeps_what_shares_a_storage_together() -> None:
     x = numbers(4)
     a, b = copy.deepcopy((x, x[1:]))

@@ -258,6 +258,7 @@ class TestCurrent:
             assert openreg.current_stream(0).stream_id == 0
             openreg.set_stream(openreg.default_stream(1))
 
+    @pytest.mark.proves("stream-per-thread")
     def test_each_thread_has_its_own(self) -> None:
         stream = openreg.Stream()
         with openreg.stream(stream):
@@ -276,6 +277,7 @@ class TestCurrent:
 
 
 class TestOrder:
+    @pytest.mark.proves("stream-order")
     @pytest.mark.queued
     def test_work_of_one_stream_runs_in_order(self, side) -> None:
         x = torch.zeros(1, device="openreg")
@@ -734,6 +736,7 @@ class TestTurns:
         self.collide(rounds=10_000)
 
 
+@pytest.mark.one_mode
 class TestExit:
     def test_with_work_pending_or_held_or_running(self) -> None:
         """At exit no work is begun any more, and nobody waits for ever."""

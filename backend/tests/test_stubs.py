@@ -13,6 +13,8 @@ import torch
 import tables
 from _fresh import prints
 
+pytestmark = pytest.mark.one_mode
+
 TYPES = {
     "Tensor": lambda: torch.ones(2, 2, device="openreg"),
     "number": lambda: 1,
@@ -90,6 +92,7 @@ def asked() -> dict[str, list[str]]:
     return json.loads(printed.splitlines()[-1])
 
 
+@pytest.mark.proves("stubs-all")
 def test_every_listed_stub_can_be_registered(asked) -> None:
     """Or the extension that registers them had not been built and loaded."""
     assert asked
@@ -101,6 +104,7 @@ def test_the_list_is_what_pytorch_declares_and_exports() -> None:
     assert tables.listed_stubs() == tables.installed_stubs()
 
 
+@pytest.mark.proves("stubs-served")
 def test_a_stub_that_throws_its_name_tells_whom_it_serves(asked) -> None:
     assert asked == {row.stub: row.operators.split() for row in tables.SERVED}
 

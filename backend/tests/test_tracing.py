@@ -148,6 +148,7 @@ def test_each_of_two_nested_traces_gets_every_call(file) -> None:
     assert names(inner) == ["aten::sum", "aten::add.Tensor"]
 
 
+@pytest.mark.proves("trace-last-line")
 def test_the_last_line_is_the_call_that_failed(file) -> None:
     x = ones(2, 3)
     with (
@@ -188,6 +189,7 @@ def test_an_operator_without_a_kernel_is_named_before_it_fails(file) -> None:
     assert lines(file)[-1] == ("trace_lab::nowhere", "CPU", "none", "cpu")
 
 
+@pytest.mark.proves("trace-same-results")
 def test_results_are_the_same_under_a_trace(file) -> None:
     def work() -> list[torch.Tensor]:
         torch.manual_seed(0)
@@ -214,6 +216,7 @@ def test_standard_output_is_the_default(capsys) -> None:
     assert capsys.readouterr().out.startswith("aten::add.Tensor ")
 
 
+@pytest.mark.one_mode
 def test_tracing_outside_a_device_leaves_the_backend_asleep() -> None:
     assert prints(
         """
@@ -225,6 +228,7 @@ def test_tracing_outside_a_device_leaves_the_backend_asleep() -> None:
     ).splitlines()[0].split() == ["aten::ones", "CPU", "default", "cpu"]
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("key", ["Conjugate", "Negative"])
 def test_a_copy_without_its_fallthrough_overflows_the_stack(key: str) -> None:
     view = "torch.tensor([1 + 2j], device='openreg').conj()"

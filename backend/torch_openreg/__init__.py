@@ -26,6 +26,26 @@ import torch  # noqa: E402
 # [/py-autoload]
 
 
+# [py-room] Asked before our libraries register anything under the key.
+def _find_room() -> None:
+    """Refuses a process in which another package has taken the device.
+
+    Raises:
+        ImportError: PyTorch's one free device has another name already.
+    """
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "openreg"):
+        raise ImportError(
+            f"torch_openreg cannot be loaded: the device {name!r} is here "
+            "already, and PyTorch has room for one device of this kind. "
+            "Uninstall one of the two packages, or set "
+            "TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want."
+        )
+
+
+# [/py-room]
+
+
 # [py-load] Say what is wrong before the linker says it in its own way.
 def _load_library() -> None:
     """Loads the shared objects.
@@ -94,5 +114,6 @@ def _register() -> None:
 
 # [/py-register]
 
+_find_room()
 _load_library()
 _register()

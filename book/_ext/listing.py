@@ -21,6 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
+import claims
 import regions
 import tables
 
@@ -218,29 +219,41 @@ def source_page(file: str) -> str:
 
 
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """One page for each file that a listing shows, with links back."""
-    assert app.builder.highlighter is not None
-    for file in sorted({region.file for _, region in shown(app.env)}):
-        code = app.builder.highlighter.highlight_block(
-            (regions.ROOT / file).read_text("utf-8"),
-            LANGUAGES[Path(file).suffix],
-            linenos="inline",
-            linespans="L",
-        )
+    """A page for each file that is shown, or proves a claim; with links back.
+
+    A link is a line of the file, where it leads to, and what it says.
+    """
+    links: dict[str, set[tuple[int, str, str]]] = {}
+    for page, region in shown(app.env):
+        link = (region.first, f"{page}.html#{region.name}", region.caption)
+        links.setdefault(region.file, set()).add(link)
+    labels = app.env.domains.standard_domain.anonlabels
+    for claim, tests in claims.find_tests(claims.read_tests()).items():
+        page, anchor = labels.get(f"claim-{claim}", ("index", ""))
+        for test in tests:
+            link = (test.line, f"{page}.html#{anchor}", f"Proves {claim}.")
+            links.setdefault(test.file, set()).add(link)
+    for file in sorted(links):
         up = "../" * source_page(file).count("/")
-        links = "".join(
-            f'<li><a href="{up}{page}.html#{region.name}">'
-            f"{escape(region.caption)}</a> (line {region.first})</li>"
-            for page, region in sorted(
-                (entry for entry in shown(app.env) if entry[1].file == file),
-                key=lambda entry: entry[1].first,
-            )
+        rows = "".join(
+            f'<li><a href="{up}{href}">{escape(says)}</a> (line {line})</li>'
+            for line, href, says in sorted(links[file])
         )
         body = (
             f'<h1 class="source">{escape(file)}</h1>'
-            f"<p>Explained in the book:</p><ul>{links}</ul>{code}"
+            f"<p>Explained in the book:</p><ul>{rows}</ul>{numbered(app, file)}"
         )
         yield source_page(file), {"title": file, "body": body}, "page.html"
+
+
+def numbered(app: Sphinx, file: str) -> str:
+    assert app.builder.highlighter is not None
+    return app.builder.highlighter.highlight_block(
+        (regions.ROOT / file).read_text("utf-8"),
+        LANGUAGES[Path(file).suffix],
+        linenos="inline",
+        linespans="L",
+    )
 
 
 def write_record(app: Sphinx, error: Exception | None) -> None:

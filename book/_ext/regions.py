@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import median
 
@@ -66,6 +67,17 @@ CONTAINERS = {
     "{warning}",
     "{admonition}",
 }
+
+
+# The version that a perishable fact was found in, and the one installed.
+AS_OF = re.compile(r"(?:\(|holds for )torch (\d+\.\d+)\b")
+PIN = re.compile(r'"torch==(\d+\.\d+)')
+
+# The last line of an example program: how it ends.
+EXPECT = re.compile(
+    r"(?:#|//) expect: (?:(?P<ok>ok)|exit (?P<exit>[1-9]\d*)|"
+    r"build-error: (?P<says>.+))"
+)
 
 
 @dataclass(frozen=True)
@@ -196,6 +208,11 @@ def check(sources: Mapping[str, str], pages: Mapping[str, str]) -> list[str]:
     wrong += [f"{f.page}:{f.line}: {w}" for f in fences for w in check_fence(f)]
     wrong += check_outputs(fences)
     wrong += check_uses(regions, fences)
+    for page, text in pages.items():
+        wrong += check_prompts(page, text)
+    pin = PIN.search(sources.get("pyproject.toml", ""))
+    for file, text in {**sources, **pages}.items():
+        wrong += check_versions(file, text, pin[1] if pin else None)
     return wrong
 
 
@@ -281,6 +298,88 @@ def check_uses(regions: list[Region], fences: list[Fence]) -> Iterator[str]:
                 f"{region.file}:{region.first - 1}: [{region.name}] is shown "
                 f"by no page; show it, or remove its markers"
             )
+
+
+def scan(text: str) -> Iterator[tuple[int, str, str, bool]]:
+    """Number, text and fence of each line, found without the parser.
+
+    The fence is "" outside of one; the last value says whether one opens.
+    """
+    kind = closing = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"(?:[\s>*+-]|\d+\.)*(`{3,}|~{3,}|:{3,})\s*(.*)", line)
+        if closing:
+            if fence and fence[1].startswith(closing) and not fence[2]:
+                kind = closing = ""
+            yield number, line, kind, False
+        elif fence and fence[2] and not fence[2].startswith("{"):
+            kind, closing = fence[2].split()[0], fence[1]
+            yield number, line, kind, True
+        else:
+            yield number, line, "", False
+
+
+def count_examples(text: str) -> int:
+    runs = ("python", "console")
+    return sum(opens and kind in runs for _, _, kind, opens in scan(text))
+
+
+def check_prompts(page: str, text: str) -> Iterator[str]:
+    for number, line, kind, _ in scan(text):
+        if not kind and re.search(r">>> \S", line):
+            yield f"{page}:{number}: >>> runs in a python fence, not here"
+
+
+def check_versions(file: str, text: str, pin: str | None) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for version in AS_OF.findall(line):
+            if pin and version != pin:
+                yield (
+                    f"{file}:{number}: was found in torch {version}, but "
+                    f"torch {pin} is pinned; look again and mend the mark"
+                )
+
+
+def check_examples(
+    examples: Mapping[str, str],
+    pages: Mapping[str, str],
+    tests: Mapping[str, str],
+) -> Iterator[str]:
+    """Every program says how it ends, and a page or a test shows that."""
+    consoles = [
+        fence.body
+        for page, text in pages.items()
+        for fence in find_fences(page, text)
+        if fence.kind == "console"
+    ]
+    for file, text in examples.items():
+        name = Path(file).name
+        end = EXPECT.fullmatch(text.rstrip().rpartition("\n")[2])
+        runs = [
+            body
+            for body in consoles
+            for named in re.findall(r"backend/examples/([\w*.]+)", body)
+            if fnmatchcase(name, named)
+        ]
+        quoted = re.compile(rf'"{Path(file).stem}(?:{Path(file).suffix})?"')
+        if end is None:
+            yield f"{file}: its last line is no `expect: ok` or `exit N`"
+            continue
+        says = f"exit status {end['exit']}" if end["exit"] else end["says"]
+        if says and not any(says in body for body in runs):
+            yield f"{file}: no page shows its end, {says!r}"
+        elif not runs and not any(map(quoted.search, tests.values())):
+            yield f"{file}: no page and no test runs it"
+
+
+def pages_of(pages: Mapping[str, str]) -> dict[str, str]:
+    """Region -> the page that shows it."""
+    return {
+        fence.argument: page
+        for page, text in pages.items()
+        for fence in find_fences(page, text)
+        if fence.kind == "{listing}"
+    }
 
 
 def sizes(regions: list[Region]) -> str:

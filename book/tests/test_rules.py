@@ -1,10 +1,9 @@
 """The rules of listings and fences hold, and each one can fail."""
 
-import re
-
 import pytest
 from sybil import Document
 
+import claims
 import regions
 from conftest import collect
 
@@ -19,6 +18,13 @@ PAGE = "book/chapters/copy.md"
 def test_this_book_keeps_every_rule() -> None:
     wrong = regions.check(regions.read_sources(), PAGES)
     assert not wrong, "\n".join(["", *wrong])
+
+
+def test_every_example_program_says_how_it_ends_and_is_run() -> None:
+    tests = regions.read(("backend/tests/*.py", "book/tests/*.py"))
+    examples = regions.read(("backend/examples/*.*",))
+    assert len(examples) > 15
+    assert list(regions.check_examples(examples, PAGES, tests)) == []
 
 
 def test_a_good_book_breaks_no_rule() -> None:
@@ -61,12 +67,15 @@ FENCES = {
     "no example is skipped": "```python\n>>> f()  # doctest: +SKIP\n```\n",
     "eval-rst is for autodoc": "```{eval-rst}\n.. note:: x\n```\n",
     "output stands right below": "```python\n1\n```\nX.\n\n```output\n1\n```",
+    ">>> runs in a python fence": "Type >>> x\n",
+    "was found in torch 2.12, but torch 2.13 is": "So it is (torch 2.12).\n",
 }
+PYPROJECT = {"pyproject.toml": 'dependencies = ["torch==2.13.0"]'}
 
 
 @pytest.mark.parametrize("message", FENCES)
 def test_a_bad_fence_is_named_with_its_place(message: str) -> None:
-    wrong = regions.check({COPY: GOOD}, {PAGE: FENCES[message]})
+    wrong = regions.check({COPY: GOOD, **PYPROJECT}, {PAGE: FENCES[message]})
     assert any(message in w and w.startswith(f"{PAGE}:") for w in wrong), wrong
 
 
@@ -101,32 +110,31 @@ def test_names_and_comments_of_every_language(
     )
 
 
-def count_examples(text: str) -> int:
-    """Counts what must run without asking the Markdown parser."""
-    count, closing = 0, None
-    for line in text.splitlines():
-        fence = re.match(r"\s*(`{3,}|~{3,}|:{3,})\s*(.*)$", line)
-        if closing:
-            if fence and fence[1].startswith(closing) and not fence[2]:
-                closing = None
-        elif fence and fence[2] and not fence[2].startswith("{"):
-            closing = fence[1]
-            count += fence[2].split()[0] in ("python", "console")
-    return count
-
-
 def collected(text: str) -> int:
     return sum(1 for _ in collect(Document(text, "page.md")))
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pytest_collects_every_example(page: str) -> None:
-    assert collected(PAGES[page]) == count_examples(PAGES[page])
+    assert collected(PAGES[page]) == regions.count_examples(PAGES[page])
+
+
+@pytest.mark.parametrize("line", [">>> x", "> >>> x", "1. >>> x", "* >>> x"])
+def test_a_prompt_outside_of_a_fence_is_found(line: str) -> None:
+    assert len(list(regions.check_prompts(PAGE, f"```text\n```\n{line}"))) == 1
+    assert not list(regions.check_prompts(PAGE, f"```python\n{line}\n```"))
 
 
 def test_examples_in_tabs_and_notes_are_collected() -> None:
     tab = "````{tabs}\n```{group-tab} A\n~~~python\n1\n~~~\n```\n````\n"
     note = ":::{note}\n```console\n$ ls\n```\n:::\n"
     item = "- x\n\n  ```python\n  1\n  ```\n"
-    assert collected(tab + note + item) == 3
-    assert count_examples(tab + note + item) == 3
+    item += "\n> ```python\n> 1\n> ```\n\n1. ```python\n   1\n   ```\n"
+    assert collected(tab + note + item) == 5
+    assert regions.count_examples(tab + note + item) == 5
+
+
+def test_this_book_and_its_tests_agree_on_claims() -> None:
+    wrong = list(claims.check(PAGES, claims.read_tests()))
+    assert not wrong, "\n".join(["", *wrong])
+    assert len(list(claims.find_claims(PAGES))) > 40

@@ -73,6 +73,7 @@ def test_it_computes(probe: str, answers: dict[str, str]) -> None:
     assert answers[probe].endswith(after)
 
 
+@pytest.mark.proves("python-limits")
 @pytest.mark.parametrize("row", tables.PYTHON_LIMITS, ids=lambda row: row.probe)
 def test_a_limit_is_one(row: tables.Limit, answers: dict[str, str]) -> None:
     assert answers[row.probe].startswith(row.says)

@@ -233,6 +233,21 @@ at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
   return result;
 }
 
+// A solver may leave its result conjugated, as a bit.
+static void follow(const at::Tensor& device, const at::Tensor& alias) {
+  auto* const impl = device.unsafeGetTensorImpl();
+  const auto* const changed = alias.unsafeGetTensorImpl();
+  if (impl->sizes() != changed->sizes() ||
+      impl->strides() != changed->strides() ||
+      impl->storage_offset() != changed->storage_offset()) {
+    impl->set_sizes_and_strides(
+        changed->sizes(), changed->strides(), changed->storage_offset());
+  }
+  if (device.is_conj() != alias.is_conj()) {
+    device._set_conj(alias.is_conj());
+  }
+}
+
 // [alias-commit] Memory that a kernel exchanged is exchanged on the device too.
 void Aliases::commit() {
   for (auto& [device, shadow] : storages_) {
@@ -252,21 +267,13 @@ void Aliases::commit() {
       continue;
     }
     if (has_parts(device)) {
-      assign_parts(
-          device, alias, [&](const at::Tensor& t) { return adopt(t); });
-      continue;
-    }
-    auto* const impl = device.unsafeGetTensorImpl();
-    const auto* const changed = alias.unsafeGetTensorImpl();
-    if (impl->sizes() != changed->sizes() ||
-        impl->strides() != changed->strides() ||
-        impl->storage_offset() != changed->storage_offset()) {
-      impl->set_sizes_and_strides(
-          changed->sizes(), changed->strides(), changed->storage_offset());
-    }
-    // A solver may leave its result conjugated, as a bit.
-    if (device.is_conj() != alias.is_conj()) {
-      device._set_conj(alias.is_conj());
+      assign_parts(device, alias, [&](const at::Tensor& changed) {
+        auto part = adopt(changed);
+        follow(part, changed);
+        return part;
+      });
+    } else {
+      follow(device, alias);
     }
   }
 }

@@ -268,6 +268,9 @@ void register_host_bound(torch::Library& library) {
   register_alias_kernel(library, {"aten::ldexp", "Tensor"}, key);
   register_alias_kernel(library, {"aten::ldexp", "out"}, key);
   register_alias_kernel(library, {"aten::ldexp_", ""}, key);
+  register_alias_kernel(library, {"aten::kaiser_window", ""}, key);
+  register_alias_kernel(library, {"aten::kaiser_window", "periodic"}, key);
+  register_alias_kernel(library, {"aten::kaiser_window", "beta"}, key);
 }
 
 }  // namespace openreg

@@ -121,7 +121,9 @@ bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
 // [copy-from] On one device, between two, or from and to the host.
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
-  if (dst.numel() == 0 || self.is_same(dst)) {
+  // Of a shape that does not fit, even no element is copied: it is refused.
+  if (self.is_same(dst) ||
+      (dst.numel() == 0 && at::is_expandable_to(self.sizes(), dst.sizes()))) {
     return dst;
   }
   // On two aliases the kernel could not see what they share.

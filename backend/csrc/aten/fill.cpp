@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fill_cpu_dispatch.h>
@@ -16,7 +18,9 @@ namespace {
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
   const auto device = self.device().index();
   if (!runs_inline(device)) {
-    at::empty({}, at::TensorOptions(self.scalar_type())).fill_(value);
+    // PyTorch converts more leniently for one element than for several.
+    const auto count = std::min<int64_t>(self.numel(), 2);
+    at::empty(count, at::TensorOptions(self.scalar_type())).fill_(value);
   }
   run_or_queue(
       /*sure=*/true,

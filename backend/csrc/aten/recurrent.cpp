@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -27,19 +28,12 @@ namespace {
 using at::Tensor;
 using Bias = std::optional<Tensor>;
 
-// Where the cell's five arguments live; raises when that is not one device.
-c10::DeviceIndex cell_device(
-    const Tensor& input_gates,
-    const Tensor& hidden_gates,
-    const Tensor& state,
-    const Bias& input_bias,
-    const Bias& hidden_bias) {
+// Where the cell's arguments live; raises when that is not one device.
+c10::DeviceIndex cell_device(std::initializer_list<Bias> arguments) {
   CommonDevice common;
-  common.add(input_gates);
-  common.add(hidden_gates);
-  common.add(state);
-  common.add(input_bias.value_or(Tensor()));
-  common.add(hidden_bias.value_or(Tensor()));
+  for (const auto& argument : arguments) {
+    common.add(argument.value_or(Tensor()));
+  }
   return common.index();
 }
 
@@ -50,6 +44,16 @@ Tensor biased(const Alias& alias, const Tensor& gates, const Bias& bias) {
 }
 
 // Gates lie side by side in the second dimension.
+std::vector<Tensor> gates_of(const Tensor& gates, int64_t count) {
+  TORCH_CHECK(
+      gates.dim() == 2 && gates.size(1) % count == 0,
+      "expected ",
+      count,
+      " gates of one size, side by side in the second of two dimensions, but "
+      "got a tensor of shape ",
+      gates.sizes());
+  return gates.chunk(count, 1);
+}
 Tensor concat(at::TensorList gates) {
   return at::cat(gates, 1);
 }
@@ -70,12 +74,13 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Bias& input_bias,
     const Bias& hidden_bias) {
   const auto device =
-      cell_device(input_gates, hidden_gates, cx, input_bias, hidden_bias);
+      cell_device({input_gates, hidden_gates, cx, input_bias, hidden_bias});
   // [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
   return run_on_aliases("lstm_cell", device, [&](auto&& alias) {
-    const auto gates = (biased(alias, input_gates, input_bias) +
-                        biased(alias, hidden_gates, hidden_bias))
-                           .chunk(4, 1);
+    const auto gates = gates_of(
+        biased(alias, input_gates, input_bias) +
+            biased(alias, hidden_gates, hidden_bias),
+        4);
     const auto i = gates[0].sigmoid();
     const auto f = gates[1].sigmoid();
     const auto g = gates[2].tanh();
@@ -97,22 +102,22 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     return grad.has_value() && grad->defined() ? alias(*grad)
                                                : at::zeros_like(alias(like));
   };
-  return run_on_aliases(
-      "lstm_cell_backward", workspace.device().index(), [&](auto&& alias) {
-        const auto gates = alias(workspace).chunk(4, 1);
-        const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
-        const auto grad_h = or_zero(alias, grad_hy, cy);
-        const auto squashed = alias(cy).tanh();
-        const auto grad_c =
-            grad_h * o * tanh_slope(squashed) + or_zero(alias, grad_cy, cy);
-        const auto grad_gates = concat(
-            {grad_c * g * sigmoid_slope(i),
-             grad_c * alias(cx) * sigmoid_slope(f),
-             grad_c * i * tanh_slope(g),
-             grad_h * squashed * sigmoid_slope(o)});
-        return std::tuple(
-            grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor());
-      });
+  const auto device = cell_device({grad_hy, grad_cy, cx, cy, workspace});
+  return run_on_aliases("lstm_cell_backward", device, [&](auto&& alias) {
+    const auto gates = gates_of(alias(workspace), 4);
+    const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
+    const auto grad_h = or_zero(alias, grad_hy, cy);
+    const auto squashed = alias(cy).tanh();
+    const auto grad_c =
+        grad_h * o * tanh_slope(squashed) + or_zero(alias, grad_cy, cy);
+    const auto grad_gates = concat(
+        {grad_c * g * sigmoid_slope(i),
+         grad_c * alias(cx) * sigmoid_slope(f),
+         grad_c * i * tanh_slope(g),
+         grad_h * squashed * sigmoid_slope(o)});
+    return std::tuple(
+        grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor());
+  });
 }
 
 // r, z, n are reset, update and new gates; `hidden` is n's hidden part before
@@ -124,10 +129,10 @@ std::tuple<Tensor, Tensor> gru_cell(
     const Bias& input_bias,
     const Bias& hidden_bias) {
   const auto device =
-      cell_device(input_gates, hidden_gates, hx, input_bias, hidden_bias);
+      cell_device({input_gates, hidden_gates, hx, input_bias, hidden_bias});
   return run_on_aliases("gru_cell", device, [&](auto&& alias) {
-    const auto in = biased(alias, input_gates, input_bias).chunk(3, 1);
-    const auto hid = biased(alias, hidden_gates, hidden_bias).chunk(3, 1);
+    const auto in = gates_of(biased(alias, input_gates, input_bias), 3);
+    const auto hid = gates_of(biased(alias, hidden_gates, hidden_bias), 3);
     const auto r = (hid[0] + in[0]).sigmoid();
     const auto z = (hid[1] + in[1]).sigmoid();
     const auto n = (in[2] + r * hid[2]).tanh();
@@ -138,24 +143,24 @@ std::tuple<Tensor, Tensor> gru_cell(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
     const Tensor& grad_hy, const Tensor& workspace, bool has_bias) {
-  return run_on_aliases(
-      "gru_cell_backward", workspace.device().index(), [&](auto&& alias) {
-        const auto saved = alias(workspace).chunk(5, 1);
-        const auto &r = saved[0], &z = saved[1], &n = saved[2];
-        const auto &hx = saved[3], &hidden = saved[4];
-        const auto grad = alias(grad_hy);
-        const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
-        const auto grad_n = grad * (1 - z) * tanh_slope(n);
-        const auto grad_r = grad_n * hidden * sigmoid_slope(r);
-        const auto grad_in = concat({grad_r, grad_z, grad_n});
-        const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
-        return std::tuple(
-            grad_in,
-            grad_hid,
-            grad * z,
-            has_bias ? grad_in.sum(0) : Tensor(),
-            has_bias ? grad_hid.sum(0) : Tensor());
-      });
+  const auto device = cell_device({grad_hy, workspace});
+  return run_on_aliases("gru_cell_backward", device, [&](auto&& alias) {
+    const auto saved = gates_of(alias(workspace), 5);
+    const auto &r = saved[0], &z = saved[1], &n = saved[2];
+    const auto &hx = saved[3], &hidden = saved[4];
+    const auto grad = alias(grad_hy);
+    const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
+    const auto grad_n = grad * (1 - z) * tanh_slope(n);
+    const auto grad_r = grad_n * hidden * sigmoid_slope(r);
+    const auto grad_in = concat({grad_r, grad_z, grad_n});
+    const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
+    return std::tuple(
+        grad_in,
+        grad_hid,
+        grad * z,
+        has_bias ? grad_in.sum(0) : Tensor(),
+        has_bias ? grad_hid.sum(0) : Tensor());
+  });
 }
 
 // What the kernel for a layer takes: float32 all, and no projection.

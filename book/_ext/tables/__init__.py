@@ -15,6 +15,12 @@ from tables.accelerator import (
 from tables.amp import POLICIES, autocast_policies, policy_operators
 from tables.autoload import IMPORTS, Import, imports
 from tables.build import INSTALL, install, objects, shared_objects
+from tables.checked import (
+    checked_claims,
+    checked_excuses,
+    checked_pages,
+)
+from tables.checklist import POINTS, Point, checklist
 from tables.common import ROOT, table
 from tables.device import (
     DEVICE_PURPOSES,
@@ -121,6 +127,22 @@ from tables.memory import (
     host_allocator_methods,
     methods_of,
     pool_calls,
+)
+from tables.messages import (
+    GAP,
+    TOLD,
+    Found,
+    Told,
+    found,
+    in_cpp,
+    in_python,
+    messages_backend,
+    messages_device,
+    messages_missing,
+    messages_python,
+    messages_shown,
+    on_pages,
+    told,
 )
 from tables.operator_table import (
     LETTERS,

@@ -1,0 +1,98 @@
+"""The checklist: what PyTorch says while a registration is missing."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import left_out
+import tables
+
+pytestmark = pytest.mark.one_mode
+
+PROGRAM = Path(left_out.__file__)
+# With the line, each of these does what the table says it does without.
+LACKING = {p for p in tables.POINTS if not p.leaves_out}
+
+
+def make(trials: list[left_out.Trial]) -> list[str]:
+    """What came of each trial, in a process of its own."""
+    run = subprocess.run(
+        [sys.executable, str(PROGRAM)],
+        input=json.dumps(trials),
+        env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[left_out.Trial, str]:
+    """Of each row without its line, and with all lines."""
+    trials = {
+        left_out.Trial(text, point.use): None
+        for point in tables.POINTS
+        for text in {point.leaves_out, ""}
+    }
+    return dict(zip(trials, make(list(trials)), strict=True))
+
+
+def says(point: tables.Point, text: str) -> bool:
+    checker = doctest.OutputChecker()
+    return checker.check_output(point.symptom, text, doctest.ELLIPSIS)
+
+
+@pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
+def test_without_a_registration_pytorch_says_what_the_row_says(
+    answers, point
+) -> None:
+    without = answers[left_out.Trial(point.leaves_out, point.use)]
+    assert says(point, without), without
+    with_it = answers[left_out.Trial("", point.use)]
+    assert says(point, with_it) == (point in LACKING), with_it
+
+
+def test_every_registration_of_the_smallest_backend_has_a_row() -> None:
+    source = (left_out.FOLDER / "smallest.cpp").read_text()
+    names = left_out.switched(source)[1]
+    assert len(names) > 15
+    texts = [point.leaves_out for point in tables.POINTS if point.leaves_out]
+    lacking = [n for n in names if not any(text in n for text in texts)]
+    # The fallback makes an empty tensor, too; the last is for Python.
+    assert [re.findall(r'"([\w.]+)', name)[0] for name in lacking] == [
+        "empty.memory_format",
+        "device_count",
+    ]
+
+
+@pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
+def test_a_row_leaves_out_one_line(point: tables.Point) -> None:
+    if not point.leaves_out:
+        return
+    cpp, py = (
+        (left_out.FOLDER / f"smallest.{suffix}").read_text()
+        for suffix in ("cpp", "py")
+    )
+    names = left_out.switched(cpp)[1]
+    lines = [name for name in names if point.leaves_out in name]
+    left = left_out.without(py, point.leaves_out)
+    assert len(lines) + (left != left_out.without(py, "")) == 1
+
+
+@pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
+def test_the_test_of_a_row_exists(point: tables.Point) -> None:
+    # A row of what this backend does not have yet names none.
+    assert bool(point.test) == bool(point.page)
+    if point.test:
+        file, _, name = point.test.partition("::")
+        assert f"def {name}(" in (PROGRAM.parent / file).read_text()

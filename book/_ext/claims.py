@@ -1,0 +1,84 @@
+"""Claims of the chapters and the tests that prove them, checked both ways.
+
+A page says {claim}`stream-order` after a sentence, and at least one test has
+the mark `@pytest.mark.proves("stream-order")`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import regions
+
+TESTS = ("backend/tests/test_*.py", "book/tests/test_*.py")
+ROLE = re.compile(r"\{claim\}`([^`]*)`")
+QUOTED = re.compile(r"``.*?``")
+NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+
+
+@dataclass(frozen=True)
+class Test:
+    file: str  # "backend/tests/test_stream.py"
+    name: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}::{self.name}"
+
+
+def read_tests(root: Path = regions.ROOT) -> dict[str, str]:
+    return regions.read(TESTS, root)
+
+
+def find_claims(pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Each claim and where it is made; a fence makes none."""
+    for page, text in pages.items():
+        for number, line, kind, _ in regions.scan(text):
+            for name in () if kind else ROLE.findall(QUOTED.sub("", line)):
+                yield name, f"{page}:{number}"
+
+
+def find_tests(tests: Mapping[str, str]) -> dict[str, list[Test]]:
+    """What the marks of test functions say, without running them."""
+    found: dict[str, list[Test]] = {}
+    for file, text in tests.items():
+        for name, node in functions(ast.parse(text).body):
+            for mark in node.decorator_list:
+                if ast.unparse(mark).startswith("pytest.mark.proves("):
+                    test = Test(file, name, node.lineno)
+                    for claim in map(ast.literal_eval, mark.args):
+                        found.setdefault(claim, []).append(test)
+    return found
+
+
+def functions(
+    body: list[ast.stmt], within: str = ""
+) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield within + node.name, node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node.body, f"{within}{node.name}::")
+
+
+def check(pages: Mapping[str, str], tests: Mapping[str, str]) -> Iterator[str]:
+    proofs = find_tests(tests)
+    made: dict[str, str] = {}
+    for name, where in find_claims(pages):
+        if not NAME.fullmatch(name):
+            yield f"{where}: a claim is named in words-with-hyphens"
+        if name in made:
+            yield f"{where}: claim {name!r} is made at {made[name]}; link to it"
+        made[name] = where
+        if name not in proofs:
+            yield (
+                f"{where}: no test proves {name!r}; mark one with "
+                f'@pytest.mark.proves("{name}")'
+            )
+    for name, proving in proofs.items():
+        if name not in made:
+            yield f"{proving[0]}: no page claims {name!r}"

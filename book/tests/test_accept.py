@@ -1,0 +1,122 @@
+"""`nox -s accept`: what it writes passes afterwards, and what held stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from sybil import Document
+
+import accept
+import conftest
+
+BEFORE_AND_AFTER = {
+    "an output": (
+        "```python\nprint(1)\n```\n\n```output\n2\n3\n```\nText.\n",
+        "```python\nprint(1)\n```\n\n```output\n1\n```\nText.\n",
+    ),
+    "an output that is missing": (
+        "```python\nprint(1)\n```\nText.\n",
+        "```python\nprint(1)\n```\n\n```output\n1\n```\nText.\n",
+    ),
+    "an output that is gone": (
+        "```python\nx = 1\n```\n\n```output\n1\n```\nText.\n",
+        "```python\nx = 1\n```\nText.\n",
+    ),
+    "an output in a list": (
+        "- x\n\n  ```python\n  print(1)\n  ```\n\n  ```output\n  2\n  ```\n",
+        "- x\n\n  ```python\n  print(1)\n  ```\n\n  ```output\n  1\n  ```\n",
+    ),
+    "a session": (
+        "```python\n>>> 1\n2\n>>> x = [\n... 3]\n"
+        ">>> x[0]\n>>> 'abc'\n'a...'\n```\n",
+        "```python\n>>> 1\n1\n>>> x = [\n... 3]\n"
+        ">>> x[0]\n3\n>>> 'abc'\n'a...'\n```\n",
+    ),
+    "an error": (
+        "```python\n>>> 1 / 0\n1\n```\n",
+        "```python\n>>> 1 / 0\nTraceback (most recent call last):\n...\n"
+        "ZeroDivisionError: division by zero\n```\n",
+    ),
+    "commands": (
+        "```console\n$ cat <<END\n> a\n> END\nb\n"
+        "$ echo xyz\nx...\n$ true\nz\n```\n",
+        "```console\n$ cat <<END\n> a\n> END\na\n"
+        "$ echo xyz\nx...\n$ true\n```\n",
+    ),
+}
+
+
+def run(page: Path) -> list[accept.Edit]:
+    """What running the page would change."""
+    conftest.EDITS.clear()
+    document = Document(page.read_text(), str(page))
+    conftest.begin_page(document.namespace)
+    for region in conftest.collect(document):
+        document.add(region)
+    for example in document.examples():
+        try:
+            example.evaluate()
+        except AssertionError:
+            assert conftest.EDITS
+    conftest.end_page(document.namespace)
+    edits = list(conftest.EDITS)
+    conftest.EDITS.clear()
+    return edits
+
+
+@pytest.mark.parametrize("name", BEFORE_AND_AFTER)
+def test_what_is_printed_is_written(name: str, tmp_path: Path) -> None:
+    before, after = BEFORE_AND_AFTER[name]
+    page = tmp_path / "page.md"
+    page.write_text(before)
+    assert accept.write(run(page)) == [str(page)]
+    assert page.read_text() == after
+    assert run(page) == []
+
+
+def test_a_command_that_fails_is_not_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```console\n$ echo a\nb\n$ false\n```\n")
+    document = Document(page.read_text(), str(page))
+    conftest.begin_page(document.namespace)
+    for region in conftest.collect(document):
+        document.add(region)
+    with pytest.raises(AssertionError, match="prints something else"):
+        document.examples().__next__().evaluate()
+    conftest.end_page(document.namespace)
+    assert conftest.EDITS == []
+
+
+NORMAL = {
+    "address": ("<f at 0x7f12ab34cd>", "<f at 0x...>"),
+    "duration": ("in 0.12s (3.5 ms)", "in ...s (... ms)"),
+    "folder": (f"File {accept.ROOT}/noxfile.py", "File /.../noxfile.py"),
+    "page's folder": ("in /tmp/page-ab_1/a.py", "in /.../a.py"),
+}
+
+
+@pytest.mark.parametrize("name", accept.NORMALISERS)
+def test_what_varies_is_shown_as_dots(name: str, monkeypatch) -> None:
+    text, stands = NORMAL[name]
+    monkeypatch.setattr(accept, "NORMALISERS", {name: accept.NORMALISERS[name]})
+    assert accept.normalise(text) == stands
+    assert accept.matches(stands, text)
+
+
+def test_what_does_not_vary_is_left_alone() -> None:
+    text = "0x10 at 1.5, 3 s\n2.50 ms\n[0.5, 1.5]\n"
+    assert accept.normalise(text) == text
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_pages_change_only_when_asked(asked: bool, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```python\n>>> 1\n2\n```\n")
+    conftest.EDITS.extend(run(page))
+    option = SimpleNamespace(accept=asked)
+    session = SimpleNamespace(config=SimpleNamespace(option=option))
+    conftest.pytest_sessionfinish(session)
+    conftest.EDITS.clear()
+    assert (">>> 1\n1\n" in page.read_text()) == asked

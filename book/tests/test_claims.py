@@ -1,0 +1,52 @@
+"""Claims and the tests that prove them, checked both ways."""
+
+from __future__ import annotations
+
+import pytest
+
+import claims
+
+PAGE = "book/chapters/stream.md"
+FILE = "backend/tests/test_stream.py"
+MADE = "Work runs in order. {claim}`stream-order`\n"
+PROOF = """
+@pytest.mark.proves("stream-order")
+@pytest.mark.parametrize("x", [1])
+def test_order(x): ...
+"""
+
+WRONG = {
+    "no test proves 'stream-order'": (MADE, ""),
+    "no page claims 'stream-order'": ("", PROOF),
+    "is made at book/chapters/stream.md:1": (MADE + MADE, PROOF),
+    "named in words-with-hyphens": ("{claim}`Order`", ""),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_broken_claim_is_named_with_its_place(message: str) -> None:
+    page, test = WRONG[message]
+    wrong = list(claims.check({PAGE: page}, {FILE: test}))
+    assert any(message in w for w in wrong), wrong
+    assert all(w.startswith((PAGE, FILE)) for w in wrong)
+
+
+def test_a_claim_with_a_test_is_right() -> None:
+    assert not list(claims.check({PAGE: MADE}, {FILE: PROOF}))
+
+
+def test_a_fence_or_a_quotation_makes_no_claim() -> None:
+    quoted = "Write `` {claim}`stream-order` ``.\n"
+    fenced = f"````md\n{MADE}````\n"
+    assert not list(claims.find_claims({PAGE: quoted + fenced}))
+
+
+def test_tests_are_found_in_classes_and_with_several_claims() -> None:
+    text = """
+class TestOrder:
+    @pytest.mark.proves("a-b", "c-d")
+    def test_it(self): ...
+"""
+    test = claims.Test(FILE, "TestOrder::test_it", 4)
+    assert claims.find_tests({FILE: text}) == {"a-b": [test], "c-d": [test]}
+    assert str(test) == f"{FILE}::TestOrder::test_it"

@@ -1,0 +1,260 @@
+"""What a full run has to show, and each way in which it can fall short."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import xml.etree.ElementTree as xml
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import claims
+import footer
+import proof
+import regions
+from tables import checked
+
+FILE = "backend/csrc/aten/copy.cpp"
+REGION = regions.Region("copy-x", FILE, 5, "A.", ("f();", "", "g();"))
+SHOWN = [("book/chapters/copy.md", REGION)]
+COUNTS = {FILE: {5: 12, 7: 1, 8: 0}}
+
+
+def wrong(counts: proof.Counts, excused: proof.Excuses | None = None) -> str:
+    return "\n".join(proof.unproven(SHOWN, counts, excused or {}))
+
+
+def test_lines_that_ran_are_proven() -> None:
+    assert wrong(COUNTS) == ""
+    assert proof.proven(REGION, COUNTS) == 2
+
+
+def test_a_dead_line_is_named_with_file_and_page() -> None:
+    assert wrong({FILE: {5: 12, 7: 0}}) == (
+        f"{FILE}:5: [copy-x] of book/chapters/copy.md: "
+        f"no test runs line 7 (g();)"
+    )
+
+
+def test_a_file_that_nothing_counted_is_named() -> None:
+    assert "no line of this file was counted" in wrong({})
+
+
+def test_a_header_may_hold_nothing_but_declarations() -> None:
+    region = regions.Region(
+        "copy-h", "backend/x/copy.h", 1, "A.", ("int f();",)
+    )
+    assert list(proof.unproven([("p", region)], {})) == []
+
+
+def test_a_declaration_has_no_line_to_prove() -> None:
+    assert wrong({FILE: {1: 1}}) == ""
+    assert proof.proven(REGION, {FILE: {1: 1}}) == 0
+
+
+def test_what_the_build_reads_is_not_counted() -> None:
+    region = regions.Region("cmake-x", "backend/CMakeLists.txt", 1, "A.", ("",))
+    assert list(proof.unproven([("p", region)], {})) == []
+    assert proof.proven(region, {}) is None
+
+
+def test_an_excuse_must_be_needed() -> None:
+    excuse = {("copy-x", "g();"): "It ends the process."}
+    assert wrong({FILE: {5: 12, 7: 0}}, excuse) == ""
+    assert "no test runs line 5 (f();)" in wrong({FILE: {5: 0, 7: 0}}, excuse)
+    assert "'g();' is excused, but ran or is gone" in wrong(COUNTS, excuse)
+
+
+def test_every_excuse_names_a_region() -> None:
+    found, _ = regions.find_regions(regions.read_sources())
+    names = {region.name for region in found}
+    assert {name for name, _ in proof.EXCUSED} <= names
+
+
+def report(line: int, count: int, folder: str = "/") -> dict[str, Any]:
+    lines = [{"line_number": line, "count": count}]
+    files = [{"file": str(regions.ROOT / FILE), "lines": lines}]
+    return {"current_working_directory": folder, "files": files}
+
+
+def test_counts_of_all_objects_are_added() -> None:
+    reports = [report(5, 0), report(5, 3), report(6, 0)]
+    assert proof.gcov_counts(reports) == {FILE: {5: 3, 6: 0}}
+
+
+def test_a_copy_in_a_pages_folder_counts_for_its_example() -> None:
+    place = proof.place
+    assert place(Path("/tmp/page-x/axpy.cpp")) == "backend/examples/axpy.cpp"
+    assert place(Path("/usr/include/c++/12/vector")) is None
+    assert place(regions.ROOT / "noxfile.py") == "noxfile.py"
+
+
+def test_a_pages_program_counts_its_lines(tmp_path: Path) -> None:
+    """The compiler of a full run, the program, and gcov agree."""
+    page, counts = tmp_path / "page-1.d", tmp_path / "counts"
+    page.mkdir()
+    source = "int main(int n, char**) {\n  if (n > 1)\n  n = 7;\n}\n"
+    (page / "count.cpp").write_text(source)
+    compiler = Path(proof.__file__).parent / "counting"
+    env = os.environ | {
+        "PATH": f"{compiler}:{os.environ['PATH']}",
+        "COUNTS": str(counts),
+    }
+    for command in ("c++ -c count.cpp", "c++ count.o -o count", "./count"):
+        subprocess.run(command.split(), cwd=page, env=env, check=True)
+    found = proof.gcov_counts(proof.run_gcov(counts))
+    assert found["backend/examples/count.cpp"] == {1: 1, 2: 1, 3: 0, 4: 1}
+    assert [path.name for path in page.glob("*.gc*")] == []
+
+
+def test_python_is_counted_by_coverage() -> None:
+    found = {"executed_lines": [1, 2], "missing_lines": [4]}
+    assert proof.coverage_counts({"files": {"noxfile.py": found}}) == {
+        "noxfile.py": {1: 1, 2: 1, 4: 0}
+    }
+
+
+SUITE = xml.fromstring("""
+<testsuites><testsuite>
+<testcase classname="book.start.md" name="line:4,column:1" />
+<testcase classname="backend.tests.test_x.TestA" name="test_y[2.0-a]" />
+<testcase classname="backend.tests.test_x" name="test_z"><failure /></testcase>
+</testsuite></testsuites>
+""")
+
+
+def test_tests_that_passed_are_read_from_the_report() -> None:
+    assert proof.passed(SUITE) == {
+        "book/start.md": ["line:4,column:1"],
+        "backend/tests/test_x.py": ["TestA::test_y"],
+    }
+
+
+def test_an_example_that_did_not_run_is_missed() -> None:
+    pages = {"book/start.md": "```python\n1\n```\n\n```python\n2\n```\n"}
+    assert list(proof.unrun(pages, proof.passed(SUITE))) == [
+        "book/start.md: 1 of 2 examples ran"
+    ]
+
+
+def test_a_claim_counts_the_tests_that_ran() -> None:
+    ran, left = (
+        claims.Test("backend/tests/test_x.py", name, 1)
+        for name in ("TestA::test_y", "test_z")
+    )
+    assert proof.passing({"a-b": [ran, left]}, proof.passed(SUITE)) == {
+        "a-b": [str(ran)]
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["book/a.md", "backend/x/y.cpp", "conftest.py"]
+)
+def test_the_hash_knows_an_edit(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    seen = set()
+    for text in ("a", "b", "a"):
+        (tmp_path / name).write_text(text)
+        seen.add(proof.digest(tmp_path))
+    assert len(seen) == 2
+    (tmp_path / "book" / "_build").mkdir(parents=True)
+    (tmp_path / "book" / "_build" / "x.md").write_text("printed")
+    assert proof.digest(tmp_path) in seen
+
+
+def test_a_record_of_another_tree_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    assert proof.read_record(path) is None
+    path.write_text('{"sources": "of yesterday"}')
+    assert proof.read_record(path) is None
+    path.write_text(f'{{"sources": "{proof.digest()}"}}')
+    assert proof.read_record(path) is not None
+
+
+RECORD: dict[str, Any] = {
+    "torch": "2.13.0",
+    "commit": "abc1234",
+    "date": "2026-01-02",
+    "tests": 4321,
+    "examples": {"book/chapters/copy.md": 3},
+    "regions": {"copy-x": 2, "copy-y": 0},
+    "claims": {"copy-overlap": ["a::b", "a::c"]},
+}
+
+
+def test_the_foot_of_a_page_says_what_ran() -> None:
+    other = regions.Region("copy-y", FILE, 9, "B.", ("int x;",))
+    shown, made = [REGION, other], ["copy-overlap"]
+    page = "book/chapters/copy.md"
+    assert footer.summary(RECORD, page, shown, made) == (
+        "Checked: 2 listings of 1 file, whose 2 lines of code all ran; 1 of "
+        "them without a line that can run; 3 examples run and compared; "
+        "1 claim with 2 tests; torch 2.13.0, abc1234, 2026-01-02."
+    )
+    assert "Not yet run" in footer.summary(None, page, shown, made)
+
+
+def test_the_table_of_pages_has_a_row_for_each() -> None:
+    pages = regions.read_pages()
+    record = RECORD | {
+        "regions": dict.fromkeys(regions.pages_of(pages), 3),
+        "examples": {page: 1 for page in pages},
+    }
+    text = checked.pages_of_record(record)
+    assert text.startswith("On 2026-01-02, with torch 2.13.0 at abc1234, 4,321")
+    assert all(f"](/{page.removeprefix('book/')})" in text for page in pages)
+    assert "not been tested in full" in checked.pages_of_record(None)
+
+
+def test_the_table_of_claims_has_a_row_for_each() -> None:
+    text = checked.checked_claims()
+    for name, _ in claims.find_claims(regions.read_pages()):
+        assert f"(#claim-{name}) | `test_" in text
+
+
+def test_a_run_ends_with_all_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    """Nothing was counted, no page ran, and a file was edited meanwhile."""
+    monkeypatch.setattr(proof, "FOLDER", tmp_path)
+    monkeypatch.setattr(proof, "RECORD", tmp_path / "proof.json")
+    assert proof.begin() == 0
+    (tmp_path / "sources").write_text("another tree")
+    (tmp_path / "python.json").write_text('{"files": {}}')
+    (tmp_path / "tests.xml").write_text("<testsuites />")
+    monkeypatch.setattr(proof, "run_gcov", lambda *folders: [])
+    assert proof.end("nowhere") == 1
+    said = capsys.readouterr().err
+    assert "backend/device/memory.cpp" in said
+    assert "book/start.md: 0 of" in said
+    assert "no test of 'stream-order' ran" in said
+    assert "edited during the run" in said
+    assert not (tmp_path / "proof.json").exists()
+
+
+def test_a_run_that_lacks_nothing_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "FOLDER", tmp_path)
+    monkeypatch.setattr(proof, "RECORD", tmp_path / "proof.json")
+    monkeypatch.setattr(proof, "unproven", lambda *args: [])
+    monkeypatch.setattr(proof, "unrun", lambda *args: [])
+    monkeypatch.setattr(proof, "run_gcov", lambda *folders: [])
+    proofs = claims.find_tests(claims.read_tests())
+    cases = "".join(
+        f'<testcase classname="{test.file[:-3].replace("/", ".")}'
+        f'{test.name.rpartition("::")[0] and "." + test.name.split("::")[0]}" '
+        f'name="{test.name.rpartition("::")[2]}" />'
+        for tests in proofs.values()
+        for test in tests
+    )
+    proof.begin()
+    (tmp_path / "python.json").write_text('{"files": {}}')
+    (tmp_path / "tests.xml").write_text(f"<t>{cases}</t>")
+    assert proof.end("nowhere") == 0
+    record = proof.read_record(tmp_path / "proof.json")
+    assert record is not None
+    assert set(record["claims"]) == set(proofs)
+    assert checked.pages_of_record(record).startswith("On 20")
