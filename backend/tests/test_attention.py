@@ -138,6 +138,24 @@ def test_tensors_of_two_devices_are_refused() -> None:
     assert F.scaled_dot_product_attention(x, x, x).shape == query.shape
 
 
+def test_tensors_without_memory_get_the_composed_form() -> None:
+    def attend(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    q, k, v = (t.to("openreg") for t in inputs(lengths=(5, 6)))
+    expected = attend(q, k, v)
+    compiled = torch.compile(attend, backend="aot_eager", fullgraph=True)
+    result = compiled(q.requires_grad_(), k, v)
+    torch.testing.assert_close(result, expected)
+    grads = [
+        torch.autograd.grad(output.sum(), q)
+        for output in (result, attend(q, k, v))
+    ]
+    torch.testing.assert_close(*grads)
+    each = torch.vmap(attend)(q[:, None], k[:, None], v[:, None])
+    torch.testing.assert_close(each[:, 0], expected)
+
+
 def test_a_model_of_attention_learns_as_on_the_cpu() -> None:
     results = []
     for device in ("cpu", "openreg"):

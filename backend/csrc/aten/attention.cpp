@@ -25,8 +25,16 @@ namespace {
 using at::Tensor;
 using Bias = std::optional<Tensor>;
 
+// Not so the tensors of a compiler, of vmap and of torch.func.
+bool has_memory(const Tensor& tensor) {
+  const auto keys = tensor.key_set();
+  return tensor.has_storage() && !keys.has(c10::DispatchKey::Python) &&
+         !keys.has(c10::DispatchKey::Functionalize);
+}
+
 // The fused kernel takes what the CPU's own fused kernel takes. It has no
-// gradient of the bias, which the composed form has, and no nested arguments.
+// gradient of the bias, which the composed form has, and no nested arguments;
+// and it cannot be traced, so a compiler gets the composed form.
 int64_t choose(
     const Tensor& query,
     const Tensor& key,
@@ -37,7 +45,8 @@ int64_t choose(
     std::optional<double> scale,
     bool enable_gqa) {
   // [attention-choice] Which form, decided from the arguments alone.
-  if (!full_operator_set() || query.is_nested()) {
+  if (!full_operator_set() || query.is_nested() || !has_memory(query) ||
+      !has_memory(key) || !has_memory(value)) {
     return static_cast<int64_t>(at::SDPBackend::math);
   }
   const bool bias_learns = at::GradMode::is_enabled() && bias.has_value() &&
