@@ -178,6 +178,15 @@ from tables.performance import (
     performance_threads,
     recorded,
 )
+from tables.port import (
+    FIXED,
+    NAMES,
+    Name,
+    names_to_change,
+    names_to_keep,
+    tree,
+    users,
+)
 from tables.python_backend import PYTHON_LIMITS, Limit, python_limits
 from tables.start import activate, commands
 from tables.storage import (
