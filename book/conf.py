@@ -1,5 +1,6 @@
 """How Sphinx prints the book."""
 
+import os
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -17,6 +18,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_tabs.tabs",
     "listing",
+    "site_pages",
 ]
 exclude_patterns = ["_build", "tests"]
 
@@ -39,7 +41,19 @@ sphinx_tabs_disable_tab_closing = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
 copybutton_prompt_is_regexp = True
 
+# Where the site will stand and where its sources do, if anywhere: with them
+# pages get absolute addresses, a site map, and links that lead to an editor.
+html_baseurl = os.environ.get("BOOK_URL", "")
+repository = os.environ.get("BOOK_REPOSITORY", "")
+
 html_theme = "furo"
+html_theme_options = {"top_of_page_buttons": ["edit"]}
+if repository:
+    html_theme_options |= {
+        "source_repository": repository,
+        "source_branch": os.environ.get("BOOK_BRANCH", "main"),
+        "source_directory": "book/",
+    }
 html_title = project
 html_static_path = ["_static"]
 templates_path = ["_templates"]

@@ -185,8 +185,11 @@ class Drawing(SphinxDirective):
 
 def known_regions(env: BuildEnvironment) -> dict[str, regions.Region]:
     """Read anew for each page, so that live reload sees an edit."""
-    found, _ = regions.find_regions(regions.read_sources())
-    return {region.name: region for region in found}
+    kept = env.current_document
+    if "openreg_regions" not in kept:
+        found, _ = regions.find_regions(regions.read_sources())
+        kept["openreg_regions"] = {region.name: region for region in found}
+    return kept["openreg_regions"]
 
 
 Shown = list[tuple[str, regions.Region]]
