@@ -108,6 +108,9 @@ class Listing(Code):
         )
         frame = self.frame(region.caption, place, block)
         frame["ids"].append(name)
+        here = nodes.reference("", "#", refid=name, classes=["headerlink"])
+        here["reftitle"] = "Link to this listing"
+        frame[0] += here
         shown(self.env).append((self.env.docname, region))
         # Lets pages link to a listing: [its text](#name).
         labels = self.env.domains.standard_domain

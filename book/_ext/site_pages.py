@@ -7,6 +7,7 @@ Graph, `llms.txt`, `sitemap.xml`), related pages, and a page for dead addresses.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -27,12 +28,15 @@ import regions
 
 RELATED = 6
 LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
+HEAD = re.compile(r"^#+ (.*)$", re.M)
+ONE_WORD = re.compile(r'><span class="pre">([^<]*)</span></code>')
+WORD = re.compile(r"[a-z_]\w{2,}")
 LOST = """<h1>Nothing is here</h1>
 <p>The address leads to no page: it may have been renamed, which the
 <a href="about/changelog.html">changelog</a> would say.</p>
 <p>Go to the <a href="index.html">first page</a>, or search:</p>
-<form role="search" action="search.html"><p>
-<input name="q" type="search" aria-label="Search"> <button>Search</button>
+<form role="search" aria-label="From here" action="search.html"><p>
+<input name="q" type="search" aria-label="Words"> <button>Search</button>
 </p></form>"""
 
 
@@ -51,12 +55,6 @@ class Lean(HtmlFormatter):
         if ttype in self.PLAIN:
             return ""
         return super()._get_css_classes(ttype)  # type: ignore[misc,no-any-return]
-
-
-def described(doctree: nodes.document | None) -> str:
-    """The promise that a page begins with."""
-    found = doctree and doctree.next_node(nodes.paragraph)
-    return found.astext().replace("\n", " ") if found else ""
 
 
 @functools.cache
@@ -82,10 +80,42 @@ def related(env: BuildEnvironment, page: str) -> list[str]:
     return sorted(others, key=lambda a: (-others[a], a))[:RELATED]
 
 
+def describe(app: Sphinx, doctree: nodes.document) -> None:
+    """Keeps the promise that a page begins with."""
+    found = doctree.next_node(nodes.paragraph)
+    text = found.astext().replace("\n", " ") if found else ""
+    app.env.metadata[app.env.docname]["description"] = text
+
+
+def densest() -> tuple[list[str], dict[str, int]]:
+    """Pages, and for a word the one that speaks most of it."""
+    pages: list[str] = []
+    best: dict[str, tuple[int, int]] = {}
+    for file, text in regions.read_pages().items():
+        page = file.removeprefix("book/").removesuffix(".md")
+        if page.startswith("about/") or page == "reference/glossary":
+            continue
+        pages.append(page)
+        heads = " ".join(HEAD.findall(text)).lower()
+        counts = Counter(WORD.findall(text.lower()))
+        counts.update(WORD.findall(heads) * 5)
+        for word, count in counts.items():
+            if count >= 3 and count > best.get(word, (0, 0))[0]:
+                best[word] = count, len(pages) - 1
+    return pages, {word: page for word, (_, page) in sorted(best.items())}
+
+
 def add_words(
     app: Sphinx, page: str, template: str, context: Any, doctree: Any
 ) -> None:
-    context["description"] = described(doctree)
+    context["html_baseurl"] = app.config.html_baseurl
+    meta = context.get("meta") or {}
+    context["description"] = meta.get("description", "")
+    body = context.get("body", "")
+    # A table's corner that says nothing heads nothing.
+    body = body.replace('<th class="head"><p></p></th>', "<td></td>")
+    # One word of code needs no second element to stay whole.
+    context["body"] = ONE_WORD.sub(r">\1</code>", body)
     context["related"] = [
         (context["pathto"](other), app.env.titles[other].astext())
         for other in related(app.env, page)
@@ -124,26 +154,28 @@ def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
 
 
 def write_lists(app: Sphinx, error: Exception | None) -> None:
-    """llms.txt, and with a base address also sitemap.xml."""
+    """llms.txt, densest.js, and with a base address also sitemap.xml."""
     builder, base = app.builder, app.config.html_baseurl
     if error or not isinstance(builder, StandaloneHTMLBuilder):
         return
-    home = described(app.env.get_doctree(app.config.root_doc))
+    about = app.env.metadata
+    home = about[app.config.root_doc]["description"]
     lines = [f"# {app.config.project}", "", f"> {home}"]
     for caption, pages in sections(app):
         lines += ["", f"## {caption}", ""]
         for page in pages:
             title = app.env.titles[page].astext()
-            words = described(app.env.get_doctree(page))
+            words = about[page]["description"]
             address = base + builder.get_target_uri(page)
             lines.append(f"- [{title}]({address}): {words}".rstrip(": "))
     out = Path(app.outdir)
+    words = json.dumps(densest(), separators=(",", ":"))
+    (out / "_static" / "densest.js").write_text(f"var DENSEST = {words};\n")
     (out / "llms.txt").write_text("\n".join(lines) + "\n")
     if base:
-        urls = (
-            f"<url><loc>{escape(base + builder.get_target_uri(page))}</loc></url>"
-            for page in sorted(app.env.all_docs)
-        )
+        pages = sorted(app.env.all_docs)
+        places = (escape(base + builder.get_target_uri(p)) for p in pages)
+        urls = (f"<url><loc>{place}</loc></url>" for place in places)
         (out / "sitemap.xml").write_text(
             '<?xml version="1.0" encoding="utf-8"?>\n'
             '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
@@ -156,6 +188,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     PygmentsBridge.html_formatter = Lean
     links.cache_clear()
     app.connect("builder-inited", keep_menus)
+    app.connect("doctree-read", describe)
     app.connect("html-page-context", add_words)
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", write_lists)
