@@ -6,6 +6,7 @@ PyTorch, `{generated}` a table made from the real package, `{drawing}` an SVG.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import textwrap
@@ -18,6 +19,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
@@ -225,28 +227,56 @@ def source_page(file: str) -> str:
 
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """One page for each file that a listing shows, with links back."""
-    assert app.builder.highlighter is not None
+    builder = app.builder
+    assert isinstance(builder, StandaloneHTMLBuilder)
+    assert builder.highlighter is not None
+    # What all of them are made from; a page whose text and links are those of
+    # the last print is not made again.
+    titles = [(p, title.astext()) for p, title in app.env.titles.items()]
+    style = builder.build_info.config_hash, *titles
+    look = hash_of(style, builder.templates.newest_template_mtime())
+    stamp = Path(app.doctreedir) / "sources.json"
+    fresh = app.fresh_env_used or not stamp.exists()
+    made = {} if fresh else json.loads(stamp.read_text())
     for file in sorted({region.file for _, region in shown(app.env)}):
-        code = app.builder.highlighter.highlight_block(
-            (regions.ROOT / file).read_text("utf-8"),
+        text = (regions.ROOT / file).read_text("utf-8")
+        entries = sorted(
+            (region.first, page, region.name, region.caption)
+            for page, region in shown(app.env)
+            if region.file == file
+        )
+        before, made[file] = made.get(file), hash_of(look, text, entries)
+        page = source_page(file)
+        if made[file] == before and builder.get_output_path(page).exists():
+            continue
+        code = builder.highlighter.highlight_block(
+            text,
             LANGUAGES[Path(file).suffix],
             linenos="inline",
             linespans="L",
         )
-        up = "../" * source_page(file).count("/")
-        links = "".join(
-            f'<li><a href="{up}{page}.html#{region.name}">'
-            f"{escape(region.caption)}</a> (line {region.first})</li>"
-            for page, region in sorted(
-                (entry for entry in shown(app.env) if entry[1].file == file),
-                key=lambda entry: entry[1].first,
-            )
-        )
-        body = (
-            f'<h1 class="source">{escape(file)}</h1>'
-            f"<p>Explained in the book:</p><ul>{links}</ul>{code}"
-        )
-        yield source_page(file), {"title": file, "body": body}, "page.html"
+        body = source_body(file, entries, code)
+        yield page, {"title": file, "body": body}, "page.html"
+    stamp.write_text(json.dumps(made))
+
+
+def source_body(
+    file: str, entries: list[tuple[int, str, str, str]], code: str
+) -> str:
+    up = "../" * source_page(file).count("/")
+    links = "".join(
+        f'<li><a href="{up}{page}.html#{name}">'
+        f"{escape(caption)}</a> (line {first})</li>"
+        for first, page, name, caption in entries
+    )
+    return (
+        f'<h1 class="source">{escape(file)}</h1>'
+        f"<p>Explained in the book:</p><ul>{links}</ul>{code}"
+    )
+
+
+def hash_of(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def write_record(app: Sphinx, error: Exception | None) -> None:
