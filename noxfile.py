@@ -31,6 +31,8 @@ PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 PYTEST = ("python", "-m", "pytest")
 # A file, and so a page, is run by one process from its top to its end.
 TWO_AT_A_TIME = ("--numprocesses=2", "--dist=loadfile")
+# What Sphinx keeps from one print to the next stays outside the site.
+PRINT = ("sphinx-build", "-d", SITE.parent / "doctrees")
 
 # Programs of backend/tests and the arguments that each is run with.
 DRIVERS = {
@@ -138,7 +140,10 @@ def environment(session: nox.Session) -> None:
     if why := refusal(*here, compiler):
         session.error(why)
     groups = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
-    needs = [need for group in groups.values() for need in group]
+    # The browser's tests are installed by the one session that runs them.
+    needs = [
+        n for name, group in groups.items() if name != "site" for n in group
+    ]
     stamp = SHARED / "dependencies.stamp"
     if text := changed(stamp, needs):
         session.log("Installing the tools and PyTorch, once, for all commands.")
@@ -204,10 +209,29 @@ def docs(session: nox.Session) -> None:
     """Build the backend if needed and print the book; says where it is."""
     build_checked(session)
     try:
-        run(session, "sphinx-build", "-nWEq", ROOT / "book", SITE)
+        run(session, *PRINT, "-nWEq", ROOT / "book", SITE)
     except CommandFailed:
         session.error("The book was not printed: each line above is a fault.")
     session.log(f"The book: {(SITE / 'index.html').as_uri()}")
+
+
+@nox.session
+def site(session: nox.Session) -> None:
+    """Print what has changed and use the site in Chromium, as readers do."""
+    if not shutil.which(os.environ.get("CHROMIUM", "chromium")):
+        session.error(
+            "There is no Chromium: install it (Debian: apt-get install "
+            "chromium), or name yours in CHROMIUM."
+        )
+    build_checked(session)
+    groups = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
+    stamp = SHARED / "site.stamp"
+    if text := changed(stamp, groups["site"]):
+        pip_install(session, SHARED, *groups["site"])
+        stamp.write_text(text)
+    run(session, *PRINT, "-nWq", ROOT / "book", SITE)
+    tests = ROOT / "book" / "tests" / "site"
+    run(session, "python", "-m", "pytest", *(session.posargs or [tests]))
 
 
 @nox.session

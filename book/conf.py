@@ -1,5 +1,6 @@
 """How Sphinx prints the book."""
 
+import os
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -18,6 +19,7 @@ extensions = [
     "sphinx_tabs.tabs",
     "listing",
     "footer",
+    "site_pages",
 ]
 exclude_patterns = ["_build", "tests"]
 
@@ -40,11 +42,25 @@ sphinx_tabs_disable_tab_closing = True
 copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
 copybutton_prompt_is_regexp = True
 
+# Where the site will stand and where its sources do, if anywhere: with them
+# pages get absolute addresses, a site map, and links that lead to an editor.
+html_baseurl = os.environ.get("BOOK_URL", "")
+repository = os.environ.get("BOOK_REPOSITORY", "")
+
 html_theme = "furo"
+html_theme_options = {"top_of_page_buttons": ["edit"]}
+if repository:
+    html_theme_options |= {
+        "source_repository": repository,
+        "source_branch": os.environ.get("BOOK_BRANCH", "main"),
+        "source_directory": "book/",
+    }
 html_title = project
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_css_files = ["book.css"]
+html_search_scorer = str(Path(__file__).parent / "_static" / "search.js")
 html_js_files = [("book.js", {"defer": "defer"})]
 html_codeblock_linenos_style = "inline"
 html_copy_source = False

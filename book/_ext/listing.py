@@ -6,6 +6,7 @@ PyTorch, `{generated}` a table made from the real package, `{drawing}` an SVG.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import textwrap
@@ -18,6 +19,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
@@ -109,6 +111,9 @@ class Listing(Code):
         )
         frame = self.frame(region.caption, place, block)
         frame["ids"].append(name)
+        here = nodes.reference("", "#", refid=name, classes=["headerlink"])
+        here["reftitle"] = "Link to this listing"
+        frame[0] += here
         shown(self.env).append((self.env.docname, region))
         # Lets pages link to a listing: [its text](#name).
         labels = self.env.domains.standard_domain
@@ -186,8 +191,11 @@ class Drawing(SphinxDirective):
 
 def known_regions(env: BuildEnvironment) -> dict[str, regions.Region]:
     """Read anew for each page, so that live reload sees an edit."""
-    found, _ = regions.find_regions(regions.read_sources())
-    return {region.name: region for region in found}
+    kept = env.current_document
+    if "openreg_regions" not in kept:
+        found, _ = regions.find_regions(regions.read_sources())
+        kept["openreg_regions"] = {region.name: region for region in found}
+    return kept["openreg_regions"]
 
 
 Shown = list[tuple[str, regions.Region]]
@@ -221,9 +229,40 @@ def source_page(file: str) -> str:
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """A page for each file that is shown, or proves a claim; with links back.
 
-    A link is a line of the file, where it leads to, and what it says.
+    One whose text and links are those of the last print is not made again.
     """
-    links: dict[str, set[tuple[int, str, str]]] = {}
+    builder = app.builder
+    assert isinstance(builder, StandaloneHTMLBuilder)
+    assert builder.highlighter is not None
+    titles = [(p, title.astext()) for p, title in app.env.titles.items()]
+    style = builder.build_info.config_hash, *titles
+    look = hash_of(style, builder.templates.newest_template_mtime())
+    stamp = Path(app.doctreedir) / "sources.json"
+    fresh = app.fresh_env_used or not stamp.exists()
+    made = {} if fresh else json.loads(stamp.read_text())
+    for file, links in sorted(links_back(app).items()):
+        text = (regions.ROOT / file).read_text("utf-8")
+        before, made[file] = made.get(file), hash_of(look, text, sorted(links))
+        page = source_page(file)
+        if made[file] == before and builder.get_output_path(page).exists():
+            continue
+        code = builder.highlighter.highlight_block(
+            text,
+            LANGUAGES[Path(file).suffix],
+            linenos="inline",
+            linespans="L",
+        )
+        body = source_body(file, sorted(links), code)
+        yield page, {"title": file, "body": body}, "page.html"
+    stamp.write_text(json.dumps(made))
+
+
+# A line of the file, where its link leads to, and what that says.
+LinkBack = tuple[int, str, str]
+
+
+def links_back(app: Sphinx) -> dict[str, set[LinkBack]]:
+    links: dict[str, set[LinkBack]] = {}
     for page, region in shown(app.env):
         link = (region.first, f"{page}.html#{region.name}", region.caption)
         links.setdefault(region.file, set()).add(link)
@@ -233,27 +272,23 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         for test in tests:
             link = (test.line, f"{page}.html#{anchor}", f"Proves {claim}.")
             links.setdefault(test.file, set()).add(link)
-    for file in sorted(links):
-        up = "../" * source_page(file).count("/")
-        rows = "".join(
-            f'<li><a href="{up}{href}">{escape(says)}</a> (line {line})</li>'
-            for line, href, says in sorted(links[file])
-        )
-        body = (
-            f'<h1 class="source">{escape(file)}</h1>'
-            f"<p>Explained in the book:</p><ul>{rows}</ul>{numbered(app, file)}"
-        )
-        yield source_page(file), {"title": file, "body": body}, "page.html"
+    return links
 
 
-def numbered(app: Sphinx, file: str) -> str:
-    assert app.builder.highlighter is not None
-    return app.builder.highlighter.highlight_block(
-        (regions.ROOT / file).read_text("utf-8"),
-        LANGUAGES[Path(file).suffix],
-        linenos="inline",
-        linespans="L",
+def source_body(file: str, links: list[LinkBack], code: str) -> str:
+    up = "../" * source_page(file).count("/")
+    rows = "".join(
+        f'<li><a href="{up}{href}">{escape(says)}</a> (line {line})</li>'
+        for line, href, says in links
     )
+    return (
+        f'<h1 class="source">{escape(file)}</h1>'
+        f"<p>Explained in the book:</p><ul>{rows}</ul>{code}"
+    )
+
+
+def hash_of(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def write_record(app: Sphinx, error: Exception | None) -> None:

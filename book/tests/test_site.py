@@ -1,6 +1,8 @@
-"""The printed site: links, other hosts, paths of this machine."""
+"""The printed site: links, other hosts, weight, paths of this machine."""
 
+import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +16,10 @@ import torch
 
 import regions
 
+# Where this print says that it stands, and that its sources do.
+URL, REPOSITORY = "https://book.example/", "https://github.com/example/book"
+KILOBYTES, ZIPPED = 350, 200
+ALLOWED = (regions.ROOT / "book" / "outside.txt").read_text().split()
 LOADED = {"script": "src", "img": "src", "source": "src", "iframe": "src"}
 
 
@@ -27,6 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             *(regions.ROOT / "book", folder / "html"),
         ],
         check=True,
+        env={**os.environ, "BOOK_URL": URL, "BOOK_REPOSITORY": REPOSITORY},
     )
     return folder / "html"
 
@@ -47,7 +54,10 @@ class Page(HTMLParser):
         self.ids |= {attrs[name] for name in ("id", "name") if name in attrs}
         if tag == "a" and "href" in attrs:
             self.links.append(attrs["href"])
-        if tag == "link" and attrs.get("rel") not in ("canonical",):
+        if tag == "link" and attrs.get("rel") in (
+            "stylesheet",
+            "shortcut icon",
+        ):
             self.loads.append(attrs["href"])
         if tag in LOADED and LOADED[tag] in attrs:
             self.loads.append(attrs[LOADED[tag]])
@@ -95,6 +105,26 @@ def machine_paths(texts: dict[Path, str]) -> Iterator[str]:
                 yield f"{path.name} contains {own}"
 
 
+def outside(pages: dict[Path, Page]) -> dict[str, Path]:
+    """Links that leave the site, each with a page that has it."""
+    own = (URL, REPOSITORY)
+    return {
+        link: path
+        for path, page in pages.items()
+        for link in page.links
+        if urlsplit(link).scheme and not link.startswith(own)
+    }
+
+
+def weights(path: Path, page: Page) -> tuple[int, int]:
+    """Bytes of a page with all that it loads, as they are and zipped."""
+    files = {
+        (path.parent / urlsplit(load).path).resolve() for load in page.loads
+    }
+    texts = [file.read_bytes() for file in {path, *files}]
+    return sum(map(len, texts)), sum(len(gzip.compress(t)) for t in texts)
+
+
 def test_links_lead_somewhere(site: Path) -> None:
     pages = read_site(site)
     assert len(pages) > 8
@@ -105,6 +135,41 @@ def test_nothing_comes_from_another_host(site: Path) -> None:
     styles = {path: path.read_text() for path in site.rglob("*.css")}
     assert styles
     assert list(foreign(read_site(site), styles)) == []
+
+
+def test_links_outside_are_on_the_list(site: Path) -> None:
+    found = outside(read_site(site))
+    assert sorted(found) == sorted(ALLOWED), found
+
+
+def test_no_page_is_heavy(site: Path) -> None:
+    for path, page in read_site(site).items():
+        plain, zipped = weights(path, page)
+        assert zipped <= ZIPPED * 1000, (path.name, zipped)
+        # The index of words, which the search alone loads, grows with the book.
+        if path.name != "search.html":
+            assert plain <= KILOBYTES * 1000, (path.name, plain)
+
+
+def test_every_page_says_what_it_is_about(site: Path) -> None:
+    entries = (site / "llms.txt").read_text().splitlines()
+    addresses = re.findall(r"\]\((.*?)\): \S", "\n".join(entries))
+    places = re.findall("<loc>(.*?)</loc>", (site / "sitemap.xml").read_text())
+    pages = [path[:-3] for path in regions.read_pages()]
+    assert set(places) == {
+        f"{URL}{page.removeprefix('book/')}.html" for page in pages
+    }
+    assert set(addresses) <= set(places)
+    assert len(addresses) > 30
+    for place in addresses:
+        html = (site / place.removeprefix(URL)).read_text()
+        for name in ("og:title", "og:description", "og:url", "og:image"):
+            assert re.search(f'<meta property="{name}" content="[^"]+', html)
+        assert f'href="{REPOSITORY}/' in html  # an editor
+
+
+def test_a_dead_address_leads_back_from_any_depth(site: Path) -> None:
+    assert f'<base href="{URL}">' in (site / "404.html").read_text()
 
 
 def test_no_path_of_this_machine_is_printed(site: Path) -> None:
@@ -141,7 +206,7 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     html = (
         '<a href="b.html">x</a><a href="#no">y</a><img src="//h/i.png">'
-        f"<p>{regions.ROOT}</p>"
+        f'<p>{regions.ROOT}</p><a href="https://elsewhere.example/">z</a>'
     )
     path.write_text(html)
     pages = {path: Page(html)}
@@ -150,3 +215,9 @@ def test_the_checks_can_fail(tmp_path: Path) -> None:
     assert len(list(foreign(pages, css))) == 2
     assert pages[path].mute == ["//h/i.png"]
     assert any(str(regions.ROOT) in w for w in machine_paths({path: html}))
+    assert list(outside(pages)) == ["https://elsewhere.example/"]
+    heavy = Page('<script src="a.js"></script>')
+    (tmp_path / "a.js").write_bytes(os.urandom(1000))
+    plain, zipped = weights(path, heavy)
+    assert plain == 1000 + path.stat().st_size
+    assert zipped > 1000

@@ -1,0 +1,195 @@
+"""What the site has beside its pages, and what every page gets.
+
+Lighter code, a menu for the pages of source files, words for machines (Open
+Graph, `llms.txt`, `sitemap.xml`), related pages, and a page for dead addresses.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from typing import Any
+
+from docutils import nodes
+from pygments.formatters import HtmlFormatter
+from pygments.token import Token
+from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.environment import BuildEnvironment
+from sphinx.highlighting import PygmentsBridge
+
+import regions
+
+RELATED = 6
+LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
+HEAD = re.compile(r"^#+ (.*)$", re.M)
+ONE_WORD = re.compile(r'><span class="pre">([^<]*)</span></code>')
+WORD = re.compile(r"[a-z_]\w{2,}")
+LOST = """<h1>Nothing is here</h1>
+<p>The address leads to no page: it may have been renamed, which the
+<a href="about/changelog.html">changelog</a> would say.</p>
+<p>Go to the <a href="index.html">first page</a>, or search:</p>
+<form role="search" aria-label="From here" action="search.html"><p>
+<input name="q" type="search" aria-label="Words"> <button>Search</button>
+</p></form>"""
+
+
+class Lean(HtmlFormatter):
+    """Names, spaces and punctuation stay plain: they are half of a page."""
+
+    PLAIN = {
+        Token.Name,
+        Token.Operator,
+        Token.Punctuation,
+        Token.Text,
+        Token.Text.Whitespace,
+    }
+
+    def _get_css_classes(self, ttype: Any) -> str:
+        if ttype in self.PLAIN:
+            return ""
+        return super()._get_css_classes(ttype)  # type: ignore[misc,no-any-return]
+
+
+@functools.cache
+def links() -> Counter[tuple[str, str]]:
+    """(from, to) of the links between pages, as they are written."""
+    found: Counter[tuple[str, str]] = Counter()
+    for file, text in regions.read_pages().items():
+        page = file.removeprefix("book/").removesuffix(".md")
+        for target in LINK.findall(text):
+            to = normpath(join(dirname(page), target)).lstrip("/")
+            found[page, to] += 1
+    return found
+
+
+def related(env: BuildEnvironment, page: str) -> list[str]:
+    """The pages with most links from and to this one."""
+    others: Counter[str] = Counter()
+    for (a, b), count in links().items():
+        other = b if a == page else a
+        if page in (a, b) and a != b and other in env.titles:
+            others[other] += count
+    del others["index"]
+    return sorted(others, key=lambda a: (-others[a], a))[:RELATED]
+
+
+def describe(app: Sphinx, doctree: nodes.document) -> None:
+    """Keeps the promise that a page begins with."""
+    found = doctree.next_node(nodes.paragraph)
+    text = found.astext().replace("\n", " ") if found else ""
+    app.env.metadata[app.env.docname]["description"] = text
+
+
+def densest() -> tuple[list[str], dict[str, int]]:
+    """Pages, and for a word the one that speaks most of it."""
+    pages: list[str] = []
+    best: dict[str, tuple[int, int]] = {}
+    for file, text in regions.read_pages().items():
+        page = file.removeprefix("book/").removesuffix(".md")
+        if page.startswith("about/") or page == "reference/glossary":
+            continue
+        pages.append(page)
+        heads = " ".join(HEAD.findall(text)).lower()
+        counts = Counter(WORD.findall(text.lower()))
+        counts.update(WORD.findall(heads) * 5)
+        for word, count in counts.items():
+            if count >= 3 and count > best.get(word, (0, 0))[0]:
+                best[word] = count, len(pages) - 1
+    return pages, {word: page for word, (_, page) in sorted(best.items())}
+
+
+def add_words(
+    app: Sphinx, page: str, template: str, context: Any, doctree: Any
+) -> None:
+    context["html_baseurl"] = app.config.html_baseurl
+    meta = context.get("meta") or {}
+    context["description"] = meta.get("description", "")
+    body = context.get("body", "")
+    # A table's corner that says nothing heads nothing.
+    body = body.replace('<th class="head"><p></p></th>', "<td></td>")
+    # One word of code needs no second element to stay whole.
+    context["body"] = ONE_WORD.sub(r">\1</code>", body)
+    context["related"] = [
+        (context["pathto"](other), app.env.titles[other].astext())
+        for other in related(app.env, page)
+    ]
+
+
+def keep_menus(app: Sphinx) -> None:
+    """A page outside the menu needs one that its depth alone decides."""
+    builder = app.builder
+    if not isinstance(builder, StandaloneHTMLBuilder):
+        return
+    make = builder._get_local_toctree
+
+    @functools.cache
+    def of_depth(folder: str, **how: Any) -> str:
+        return make(f"{folder}page", **how)
+
+    def menu(page: str, *args: Any, **how: Any) -> str:
+        if page in app.env.all_docs or args:
+            return make(page, *args, **how)
+        return of_depth("-/" * page.count("/"), **how)
+
+    builder._get_local_toctree = menu  # type: ignore[method-assign]
+
+
+def lost_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    yield "404", {"title": "Nothing is here", "body": LOST}, "page.html"
+
+
+def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
+    """The menu: a caption, and the pages below it in their order."""
+    root = app.env.get_doctree(app.config.root_doc)
+    for tree in root.findall(lambda n: n.tagname == "toctree"):
+        pages = [page for _, page in tree["entries"] if page in app.env.titles]
+        yield tree["caption"] or app.config.project, pages
+
+
+def write_lists(app: Sphinx, error: Exception | None) -> None:
+    """llms.txt, densest.js, and with a base address also sitemap.xml."""
+    builder, base = app.builder, app.config.html_baseurl
+    if error or not isinstance(builder, StandaloneHTMLBuilder):
+        return
+    about = app.env.metadata
+    home = about[app.config.root_doc]["description"]
+    lines = [f"# {app.config.project}", "", f"> {home}"]
+    for caption, pages in sections(app):
+        lines += ["", f"## {caption}", ""]
+        for page in pages:
+            title = app.env.titles[page].astext()
+            words = about[page]["description"]
+            address = base + builder.get_target_uri(page)
+            lines.append(f"- [{title}]({address}): {words}".rstrip(": "))
+    out = Path(app.outdir)
+    words = json.dumps(densest(), separators=(",", ":"))
+    (out / "_static" / "densest.js").write_text(f"var DENSEST = {words};\n")
+    (out / "llms.txt").write_text("\n".join(lines) + "\n")
+    if base:
+        pages = sorted(app.env.all_docs)
+        places = (escape(base + builder.get_target_uri(p)) for p in pages)
+        urls = (f"<url><loc>{place}</loc></url>" for place in places)
+        (out / "sitemap.xml").write_text(
+            '<?xml version="1.0" encoding="utf-8"?>\n'
+            '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+            + "\n".join(urls)
+            + "\n</urlset>\n"
+        )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    PygmentsBridge.html_formatter = Lean
+    links.cache_clear()
+    app.connect("builder-inited", keep_menus)
+    app.connect("doctree-read", describe)
+    app.connect("html-page-context", add_words)
+    app.connect("html-collect-pages", lost_page)
+    app.connect("build-finished", write_lists)
+    return {"parallel_read_safe": True, "version": "1"}

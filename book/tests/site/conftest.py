@@ -1,0 +1,46 @@
+"""The printed site in a real browser: `nox -s site` runs what is here."""
+
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from browsing import CHROMIUM, SITE, Complaints, Handler
+from playwright.sync_api import Browser, Page, sync_playwright
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """The site, served on this machine."""
+    handler = partial(Handler, directory=str(SITE))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    assert CHROMIUM, "There is no Chromium: see `nox -s site`."
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        chromium = playwright.chromium
+        browser = chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A window of its own, which must end without a complaint."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(10_000)
+    page = context.new_page()
+    complaints = Complaints()
+    complaints.watch(page)
+    yield page
+    context.close()
+    assert complaints == []

@@ -1,0 +1,220 @@
+"""What a reader does with the site: menus, tabs, search, colours, keys."""
+
+import time
+
+import pytest
+from browsing import SITE, Complaints
+from playwright.sync_api import Browser, Page, expect
+
+TITLE = "article h1"
+HITS = "#search-results li a"
+# What someone types, and the page that should come first.
+SEARCHES = {
+    "pinned": "chapters/memory",
+    "record_stream": "chapters/stream",
+    "autocast": "chapters/amp",
+    "manual_seed_all": "reference/python",
+    "fork": "chapters/emulator",
+    "fallback": "chapters/fallback",
+    "autoload": "chapters/autoload",
+    "OPENREG_LAUNCH": "reference/environment",
+    "glossary": "reference/glossary",
+    "guard": "chapters/guard",
+}
+# The time of the first answer, counted from the start of its page.
+WATCH = """() => new MutationObserver(() => {
+  if (!window.answered && document.querySelector("#search-results li"))
+    window.answered = performance.now();
+}).observe(document, {childList: true, subtree: true})"""
+
+
+def search(page: Page, words: str) -> None:
+    page.get_by_role("textbox", name="Search").first.fill(words)
+    page.keyboard.press("Enter")
+    page.locator(HITS).first.wait_for()
+    page.locator("#search-results.finished, #search-results p").first.wait_for()
+
+
+def test_the_menu_leads_to_every_page_of_it(page: Page, address: str) -> None:
+    page.goto(address)
+    page.locator(".sidebar-tree").get_by_role("link", name="Streams").click()
+    expect(page.locator(TITLE)).to_contain_text("Streams")
+    current = page.locator(".sidebar-tree a.current")
+    expect(current).to_have_text("Streams")
+
+
+def test_next_and_previous_are_inverse(page: Page, address: str) -> None:
+    page.goto(address + "chapters/memory.html")
+    page.locator("a.next-page").click()
+    expect(page.locator(TITLE)).not_to_contain_text("Memory")
+    page.locator("a.prev-page").click()
+    expect(page.locator(TITLE)).to_contain_text("Memory")
+
+
+def test_a_chosen_tab_is_remembered(page: Page, address: str) -> None:
+    page.goto(address + "chapters/custom-operators.html")
+    tab = page.get_by_role("tab", name="Python").first
+    expect(tab).to_have_attribute("aria-selected", "false")
+    tab.click()
+    expect(tab).to_have_attribute("aria-selected", "true")
+    page.goto(address + "chapters/custom-aliasing.html")
+    there = page.get_by_role("tab", name="Python").first
+    expect(there).to_have_attribute("aria-selected", "true")
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_search_finds_the_right_page_first(
+    page: Page, address: str, words: str
+) -> None:
+    page.add_init_script(f"({WATCH})()")
+    page.goto(address + "search.html")
+    page.reload()  # as a reader who has searched before
+    search(page, words)
+    took = page.evaluate("window.answered")
+    print(f"{words}: first answer after {took:.0f} ms")
+    first = page.locator(HITS).first.get_attribute("href")
+    assert first
+    assert first.split(".html")[0] == SEARCHES[words]
+
+
+def test_search_works_from_a_file_and_offline(page: Page) -> None:
+    page.context.set_offline(True)
+    page.goto((SITE / "index.html").as_uri())
+    search(page, "allocator")
+    page.locator(HITS).first.click()
+    expect(page.locator(TITLE)).to_be_visible()
+    assert page.url.startswith("file:")
+
+
+def test_colours_follow_the_system_and_the_button(
+    page: Page, address: str
+) -> None:
+    def dark() -> bool:
+        colour = page.evaluate(
+            "getComputedStyle(document.body).backgroundColor"
+        )
+        return sum(map(int, colour[4:-1].split(","))) < 200
+
+    page.goto(address)
+    assert not dark()
+    page.emulate_media(color_scheme="dark")
+    assert dark()
+    button = page.locator(".theme-toggle-content button")
+    button.click()
+    chosen = page.evaluate("document.body.dataset.theme")
+    page.goto(address + "start.html")
+    assert page.evaluate("document.body.dataset.theme") == chosen == "light"
+    assert not dark()
+
+
+def test_a_copied_session_has_no_prompts(page: Page, address: str) -> None:
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(address + "chapters/memory.html")
+    box = page.locator(".highlight:has(.gp)").first
+    box.hover()
+    box.get_by_role("button").click()
+    page.wait_for_timeout(100)
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.strip()
+    assert ">>>" not in copied
+    assert "$ " not in copied
+    assert copied.splitlines()[0] in box.inner_text()
+
+
+def test_a_listing_has_an_address_and_opens_its_file(
+    page: Page, address: str
+) -> None:
+    page.goto(address + "chapters/device.html")
+    listing = page.locator(".listing").first
+    listing.hover()
+    listing.locator("a.headerlink").click()
+    assert page.url.endswith("#" + str(listing.get_attribute("id")))
+    listing.locator(".listing-head a:has(code)").click()
+    expect(page.locator("h1.source")).to_be_visible()
+    line = page.locator(":target")
+    expect(line).to_be_in_viewport()
+    page.locator("article li a").first.click()
+    expect(page.locator(".listing:target")).to_be_in_viewport()
+
+
+def test_keys_are_enough(page: Page, address: str) -> None:
+    page.goto(address + "chapters/custom-operators.html")
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip-to-content")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#furo-main-content")
+    tabs = page.get_by_role("tab")
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    expect(tabs.nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(tabs.nth(1)).to_have_attribute("aria-selected", "true")
+    page.locator("article").click(position={"x": 1, "y": 1})
+    page.keyboard.press("/")
+    page.keyboard.type("generator")
+    page.keyboard.press("Enter")
+    page.locator(HITS).first.wait_for()
+
+
+def test_wide_boxes_are_reached_by_tab(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address + "chapters/memory.html")
+    wide = """() =>
+      [...document.querySelectorAll(".highlight pre, .table-wrapper")]
+        .filter(box => box.scrollWidth > box.clientWidth)
+        .map(box => box.tabIndex)"""
+    found = page.evaluate(wide)
+    assert found
+    assert set(found) == {0}
+
+
+def test_a_phone_has_its_menu_behind_a_button(page: Page, address: str) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(address)
+    link = page.locator(".sidebar-tree").get_by_role("link", name="Streams")
+    expect(link).not_to_be_in_viewport()
+    page.locator(".mobile-header .nav-overlay-icon").click()
+    link.click()
+    expect(page.locator(TITLE)).to_contain_text("Streams")
+
+
+def test_paper_shows_everything_and_no_menu(page: Page, address: str) -> None:
+    page.goto(address + "chapters/custom-operators.html")
+    panels = page.locator(".sphinx-tabs-panel")
+    hidden = panels.nth(1)
+    answer = page.locator("details.answer > :not(summary)").first
+    expect(hidden).not_to_be_visible()
+    page.emulate_media(media="print")
+    expect(hidden).to_be_visible()
+    expect(answer).to_be_visible()
+    for part in (".sidebar-drawer", ".toc-drawer", "button.copybtn >> nth=0"):
+        expect(page.locator(part)).not_to_be_visible()
+
+
+def test_a_dead_address_says_where_to_go(
+    browser: Browser, address: str
+) -> None:
+    # A window without the check of complaints: a 404 is one.
+    page = browser.new_page()
+    answer = page.goto(address + "gone.html")
+    assert answer
+    assert answer.status == 404
+    expect(page.locator(TITLE)).to_have_text("Nothing is here")
+    page.get_by_role("textbox", name="Words").or_(
+        page.get_by_role("searchbox", name="Words")
+    ).fill("guard")
+    page.keyboard.press("Enter")
+    page.locator(HITS).first.wait_for()
+    page.context.close()
+
+
+def test_a_complaint_fails_its_test(browser: Browser) -> None:
+    page = browser.new_page()
+    complaints = Complaints()
+    complaints.watch(page)
+    page.goto("data:text/html,<script>nothing.there</script>")
+    deadline = time.monotonic() + 5
+    while not complaints and time.monotonic() < deadline:
+        page.wait_for_timeout(50)
+    assert "nothing is not defined" in complaints[0]
+    page.context.close()

@@ -1,0 +1,133 @@
+"""Each page of the site, once: what axe finds, how wide it is, what it says."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+import pytest
+from browsing import SITE, Complaints
+from playwright.sync_api import Browser, Page
+
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
+# Judges kinds, not copies: of the spans of code in one colour, and of rows,
+# items and paragraphs that are built alike, two are kept. Else axe takes
+# minutes.
+THIN = """() => {
+  const seen = {};
+  const known = (...key) => (seen[key] = (seen[key] || 0) + 1) > 2;
+  const KINDS = "tr, li, :not(td, th) > p, div[class^=highlight-]";
+  const all = selector => [...document.querySelectorAll(selector)];
+  for (const span of all(".highlight span"))
+    if (!span.className || known(span.className, !!span.closest(".hll")))
+      span.replaceWith(...span.childNodes);
+  for (const part of all(KINDS)) {
+    const shape = part.outerHTML.replace(/ (?!class)[\\w-]+="[^"]*"/g, "");
+    const place = part.closest("aside, article, footer, header, table");
+    if (known(shape.replace(/>[^<]+/g, ">x"), place && place.tagName))
+      part.remove();
+  }
+}"""
+RUN = """async rules => {
+  const how = {resultTypes: ["violations"], preload: false, ...rules};
+  const {violations} = await axe.run(document, how);
+  return violations.flatMap(({id, nodes}) => nodes.map(
+    node => `${id}: ${node.html.slice(0, 160)} ${node.failureSummary}`));
+}"""
+CONTRAST = {"runOnly": ["color-contrast"]}
+HEADINGS = """() => [
+    ...document.querySelectorAll("article :is(h1,h2,h3,h4,h5,h6)")]
+  .filter(h => h.checkVisibility()).map(h => Number(h.tagName[1]))"""
+WIDE = """() => document.documentElement.scrollWidth
+  - document.documentElement.clientWidth"""
+
+
+class Seen(NamedTuple):
+    name: str
+    faults: list[str]  # found by axe, in either scheme
+    headings: list[int]
+    sideways: int  # pixels of it on a phone
+    complaints: list[str]
+
+
+def look(page: Page, complaints: Complaints, name: str, url: str) -> Seen:
+    complaints.clear()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(url)
+    sideways = page.evaluate(WIDE)
+    headings = page.evaluate(HEADINGS)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.evaluate(THIN)
+    page.evaluate(AXE)
+    faults = page.evaluate(RUN, {})
+    page.emulate_media(color_scheme="dark")
+    faults += [f"dark: {fault}" for fault in page.evaluate(RUN, CONTRAST)]
+    page.emulate_media(color_scheme="light")
+    return Seen(name, faults, headings, sideways, list(complaints))
+
+
+@pytest.fixture(scope="module")
+def survey(browser: Browser, address: str) -> Iterator[list[Seen]]:
+    context = browser.new_context(color_scheme="light")
+    page = context.new_page()
+    complaints = Complaints()
+    complaints.watch(page)
+    names = [path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")]
+    yield [look(page, complaints, n, address + n) for n in sorted(names)]
+    context.close()
+
+
+def test_axe_finds_nothing(survey: list[Seen]) -> None:
+    assert len(survey) > 80
+    assert [(s.name, fault) for s in survey for fault in s.faults] == []
+
+
+def test_headings_are_in_order(survey: list[Seen]) -> None:
+    for seen in survey:
+        assert seen.headings[0] == 1, seen.name
+        assert seen.headings.count(1) == 1, seen.name
+        for before, after in zip(
+            seen.headings, seen.headings[1:], strict=False
+        ):
+            assert after <= before + 1, (seen.name, seen.headings)
+
+
+def test_no_page_scrolls_sideways_on_a_phone(survey: list[Seen]) -> None:
+    assert [(s.name, s.sideways) for s in survey if s.sideways > 0] == []
+
+
+def test_no_page_complains_or_asks_another_host(survey: list[Seen]) -> None:
+    assert [said for seen in survey for said in seen.complaints] == []
+
+
+BAD = """<!doctype html><html lang="en"><title>x</title><main><article>
+<h1>x</h1><h3>y</h3><p style="color:#aaa">pale</p><img src="data:,">
+<div class="highlight">%s</div><div style="width:900px">wide</div>
+</article></main>
+<script>console.error("loud");
+fetch("http://192.0.2.1/").catch(() => 0)</script>"""
+
+
+def test_the_survey_can_fail(browser: Browser) -> None:
+    context = browser.new_context(color_scheme="light")
+    context.route("http://192.0.2.1/**", lambda route: route.abort())
+    context.route(
+        "http://127.0.0.1:1/",
+        lambda route: route.fulfill(
+            content_type="text/html",
+            body=BAD % ('<span class="k" style="color:#bbb">if</span>' * 9),
+        ),
+    )
+    page = context.new_page()
+    complaints = Complaints()
+    complaints.watch(page)
+    seen = look(page, complaints, "bad", "http://127.0.0.1:1/")
+    faults = [
+        fault.removeprefix("dark: ").split(":")[0] for fault in seen.faults
+    ]
+    assert faults.count("color-contrast") == 6  # twice: a text, two of nine
+    assert {"image-alt", "heading-order"} <= set(faults)
+    assert seen.headings == [1, 3]
+    assert seen.sideways > 400
+    assert any("loud" in said for said in seen.complaints)
+    assert any("192.0.2.1" in said for said in seen.complaints)
+    context.close()

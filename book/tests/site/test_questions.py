@@ -1,0 +1,44 @@
+"""Twenty questions of integrators, each answered within three clicks."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+QUESTIONS = tomllib.loads(
+    Path(__file__).with_name("questions.toml").read_text()
+)["question"]
+
+
+def click(page: Page, how: str, what: str) -> None:
+    if how == "search":
+        page.locator("input[name=q]").first.fill(what)
+        page.keyboard.press("Enter")
+        page.locator("#search-results li a").first.wait_for()
+        return
+    place = {
+        "menu": ".sidebar-tree",
+        "here": ".toc-tree",
+        "hit": "#search-results li:nth-child(-n+10)",
+    }[how]
+    name = re.compile(rf"^\s*{re.escape(what)}\s*$")
+    page.locator(place).get_by_role("link", name=name).first.click()
+
+
+@pytest.mark.parametrize("asked", QUESTIONS, ids=lambda q: q["ask"])
+def test_three_clicks_answer(page: Page, address: str, asked: dict) -> None:
+    assert 1 <= len(asked["clicks"]) <= 3
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(address)
+    for step in asked["clicks"]:
+        click(page, *step.split(": ", 1))
+    heading = page.locator(":target").first
+    if asked["clicks"][-1].startswith("here"):
+        expect(heading).to_be_in_viewport()
+    expect(page.locator("article")).to_contain_text(asked["answer"])
+
+
+def test_twenty_are_asked() -> None:
+    assert len({asked["ask"] for asked in QUESTIONS}) >= 20

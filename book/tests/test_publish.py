@@ -1,0 +1,61 @@
+"""The workflow that publishes the site, read as its host reads it."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import regions
+
+PATH = regions.ROOT / ".github" / "workflows" / "site.yml"
+CONF = (regions.ROOT / "book" / "conf.py").read_text()
+NOXFILE = (regions.ROOT / "noxfile.py").read_text()
+
+
+@pytest.fixture(scope="module")
+def jobs() -> dict[str, Any]:
+    return yaml.safe_load(PATH.read_text())["jobs"]
+
+
+def find(job: dict[str, Any], what: str) -> dict[str, Any]:
+    (step,) = [s for s in job["steps"] if what in s.get("uses", s.get("run"))]
+    return step
+
+
+def test_it_prints_with_the_command_of_the_project(jobs: dict) -> None:
+    step = find(jobs["print"], "nox -s")
+    assert step["run"] == "nox -s docs"
+    assert "def docs(session" in NOXFILE
+    # Each variable is one that somebody reads.
+    for name in set(step["env"]) - {"PIP_EXTRA_INDEX_URL"}:
+        assert f'environ.get("{name}"' in CONF, name
+
+
+def test_it_publishes_the_folder_that_was_printed(jobs: dict) -> None:
+    folder = find(jobs["print"], "upload-pages-artifact")["with"]["path"]
+    (site,) = re.findall(r"^SITE = ROOT / (.*)$", NOXFILE, re.M)
+    assert Path(folder) == Path(*re.findall(r'"(\w+)"', site))
+    publish = jobs["publish"]
+    assert publish["needs"] == "print"
+    assert publish["permissions"] == {"pages": "write", "id-token": "write"}
+    assert publish["environment"]["name"] == "github-pages"
+    step = find(publish, "deploy-pages")
+    assert f"steps.{step['id']}.outputs" in publish["environment"]["url"]
+
+
+def test_it_uses_the_host_s_own_actions_and_names_no_other_host(
+    jobs: dict,
+) -> None:
+    uses = [
+        s["uses"] for job in jobs.values() for s in job["steps"] if "uses" in s
+    ]
+    assert len(uses) == 5
+    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", use) for use in uses)
+    assert "://" not in PATH.read_text()
+    python = find(jobs["print"], "setup-python")["with"]["python-version"]
+    assert (
+        f'requires-python = ">={python}"'
+        in (regions.ROOT / "pyproject.toml").read_text()
+    )
