@@ -114,6 +114,8 @@ print(json.dumps({
             x.untyped_storage(), 1, (2,), (1,))),
     "method": str(torch.ones(1).tiny("tiny:1").device),
     "openreg": hasattr(torch, "openreg"),
+    "same parameter": (layer := torch.nn.Linear(1, 1)).weight
+    is layer.tiny().weight,
     "mixed": (x.view(1, 2) @ torch.ones(2, 1)).item(),
 }))
 """
@@ -134,5 +136,7 @@ def test_the_smallest_backend_computes_what_the_cpu_does() -> None:
         "too small": "The storage is too small.",
         "method": "tiny:1",
         "openreg": False,
-        "mixed": 3.0,  # as the page says: nobody compares the devices
+        # What the page says that it leaves out.
+        "same parameter": False,
+        "mixed": 3.0,
     }

@@ -310,6 +310,17 @@ POINTS = [
     ),
     Point(
         REST,
+        "`_has_compatible_shallow_copy_type`",
+        True,
+        "view-shallow-copy",
+        "",
+        "layer = torch.nn.Linear(1, 1)\nweight = layer.weight\n"
+        "layer.tiny().weight is weight",
+        "False",
+        "test_storage.py::test_a_module_keeps_its_parameters_and_their_ties",
+    ),
+    Point(
+        REST,
         "`record_stream`",
         False,
         "memory",
@@ -509,6 +520,8 @@ def said(symptom: str) -> str:
     """A message as it is, or in words where there is none."""
     words = {
         CRASH: "The process ends with SIGSEGV.",
+        "False": "`Module.to()` makes new parameters, and an optimizer that "
+        "has the old ones trains these.",
         "0": "No event is recorded, and nothing says so.",
         "device(type='tiny', index=0)": "It computes, and nothing says so.",
     }
