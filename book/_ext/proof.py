@@ -34,6 +34,10 @@ Counts = Mapping[str, Mapping[int, int]]
 # Files whose text is data to the build, so that nothing counts their lines.
 UNCOUNTED = (".toml", ".txt", ".pyi")
 
+# A compiler also counts the end of a block, and a class whose constructors it
+# makes itself; neither is a line of its own.
+NO_CODE = re.compile(r"[\s\])};,]*|\s*(struct|class) [^()]*\{")
+
 # How JUnit's report names a page, and a file of tests with its class.
 CASE = re.compile(r"(.+?)(?:(\.md)|((?:\.[A-Z]\w*)*))")
 
@@ -124,7 +128,7 @@ def unproven(
         dead = {
             line: text.strip()
             for line, text in enumerate(region.lines, region.first)
-            if lines.get(line) == 0
+            if lines.get(line) == 0 and not NO_CODE.fullmatch(text)
         }
         for name, text in excused:
             if name == region.name and text not in dead.values():

@@ -38,6 +38,12 @@ def test_a_dead_line_is_named_with_file_and_page() -> None:
     )
 
 
+def test_the_end_of_a_block_is_no_line_of_its_own() -> None:
+    lines = "f([] {", "});", "struct Work final : Other {"
+    region = regions.Region("copy-y", FILE, 5, "A.", lines)
+    assert not list(proof.unproven([("p", region)], {FILE: {5: 1, 6: 0, 7: 0}}))
+
+
 def test_a_file_that_nothing_counted_is_named() -> None:
     assert "no line of this file was counted" in wrong({})
 
