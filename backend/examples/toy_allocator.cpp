@@ -72,6 +72,18 @@ const bool registered = [] {
 }();
 // [/toy-allocator-impl]
 
+// What does nothing, and must do it without an error.
+void rest() {
+  auto* const allocator = c10::getDeviceAllocator(toy);
+  TORCH_CHECK(allocator->initialized());
+  const c10::DataPtr none = allocator->clone(nullptr, 0);
+  const c10::Device device(toy, 0);
+  allocator->recordStream(none, c10::Stream(c10::Stream::DEFAULT, device));
+  allocator->emptyCache();
+  allocator->resetAccumulatedStats(0);
+  allocator->resetPeakStats(0);
+}
+
 }  // namespace
 
 // [toy-allocator-main] As PyTorch uses it.
@@ -88,6 +100,7 @@ int main() {
   data = allocator->allocate(0);
   std::cout << "\n0 bytes on " << data.device() << ": " << data.get() << '\n';
   try {
+    rest();
     c10::getDeviceAllocator(toy)->getDeviceStats(0);
   } catch (const c10::Error& error) {
     std::cout << error.what_without_backtrace() << '\n';

@@ -122,10 +122,19 @@ void defaults() {
 }
 // [/toy-guard-defaults]
 
+// What devices() and defaults() do not ask.
+void rest() {
+  const auto* guard = c10::impl::getDeviceGuardImpl(toy);
+  TORCH_CHECK(guard->type() == toy && guard->deviceCount() == device_count);
+  const c10::Stream stream = guard->getStream({toy, 1});
+  TORCH_CHECK(guard->exchangeStream(stream) == stream);
+}
+
 }  // namespace
 
 int main() {
   devices();
+  rest();
   defaults();
 }
 

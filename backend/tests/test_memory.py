@@ -14,6 +14,7 @@ from random import Random
 import pytest
 import torch
 
+import _device
 from torch_openreg.openreg.testing import Gate
 
 MIB = 1 << 20
@@ -275,6 +276,49 @@ def test_a_full_pool_first_empties_its_cache(limit: int) -> None:
     assert stats(1)["num_alloc_retries"] == retries + 1
     assert bool((kept[::4096] == 7).all())
     del grown
+
+
+def test_a_thread_in_its_turn_empties_the_cache_without_a_wait(
+    limit: int,
+) -> None:
+    kept = here(20).fill_(7)
+    cached = here(30)
+    del cached
+    stream = torch.openreg.default_stream(1).native_handle
+    with _device.turn(stream):
+        grown = here(40)
+    assert bool((kept[::4096] == 7).all())
+    del grown
+
+
+def test_what_others_took_of_the_device_is_not_there_for_the_pool() -> None:
+    """A segment is then as small as it can be, before that is an error."""
+    with torch.openreg.device(1):
+        torch.openreg.empty_cache()
+        _device.set_device(1)
+        block = _device.malloc(_device.memory_info()[0] - MIB)
+        try:
+            x = torch.full((MIB // 2,), 7, dtype=torch.uint8, device="openreg")
+            assert bool((x.cpu() == 7).all())
+            with pytest.raises(
+                torch.OutOfMemoryError, match=f"allocate {MIB} "
+            ):
+                torch.empty(MIB, dtype=torch.uint8, device="openreg")
+        finally:
+            _device.free(block)
+
+
+def test_two_sizes_that_share_a_place_are_both_used_again() -> None:
+    """512 bytes and 512 KiB are the first two of the quick lists' sizes."""
+    before = allocated()
+    pair = [torch.ones(size, device="openreg") for size in (128, 128 << 10)]
+    places = {x.data_ptr() for x in pair}
+    pair.clear()
+    assert allocated() == before
+    large = torch.ones(128 << 10, device="openreg")
+    small = torch.ones(128, device="openreg")
+    assert large.data_ptr() in places
+    assert float(large.sum() + small.sum()) == 128 * 1025
 
 
 def test_out_of_memory_says_all_that_matters(limit: int) -> None:

@@ -162,3 +162,10 @@ def chain(x: Tensor) -> Tensor:
     y.addcdiv_(x, x + 20, value=-0.1)
     torch._foreach_mul_([y], 1.5)
     return torch.ops.aten.threshold_backward((y + 20).sqrt(), x, 0)
+
+
+def test_complex_numbers_are_divided_in_place_as_on_the_cpu() -> None:
+    cpu = torch.tensor([1 + 2j, 3 - 4j])
+    device = cpu.to("openreg")
+    device.div_(2 - 1j)
+    assert torch.equal(device.cpu(), cpu.div_(2 - 1j))

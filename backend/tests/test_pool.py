@@ -66,6 +66,8 @@ def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*DEVICE_METHODS, *HOST_METHODS]
+    told = "was freed, but no tensor's memory begins there (any more)."
+    assert done.stderr.count(told) == 1, done.stderr
 
 
 def test_a_thread_knows_whether_it_has_a_turn() -> None:

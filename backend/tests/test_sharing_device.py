@@ -155,6 +155,20 @@ def test_descriptor_must_be_a_devices_memory(block):
     os.close(writing)
 
 
+def test_memory_that_may_only_be_read_is_not_mapped(block):
+    handle, free = d.ipc_get(block), d.memory_info()
+    reading = os.open(f"/proc/self/fd/{handle.fd}", os.O_RDONLY)
+    with refused(
+        "orErrorMemoryAllocation",
+        f"cannot map {handle.size} bytes of another process's device: Perm",
+    ):
+        d.ipc_open(d.MemHandle(reading, handle.offset, handle.size))
+    os.close(reading)
+    assert d.memory_info() == free
+    with opened(handle):
+        pass
+
+
 @pytest.mark.parametrize(
     ("offset", "size"),
     [(1, 8), (0, 0), (1 << 62, 8), (0, 1 << 62), (2**64 - 4096, 8192)],

@@ -220,6 +220,13 @@ def test_a_module_keeps_its_parameters_and_their_ties(move) -> None:
     assert identities(move) == [True, True, False, True]
 
 
+def test_a_dense_tensor_does_not_take_the_data_of_a_sparse_one() -> None:
+    dense = torch.eye(2, device="openreg")
+    takes = torch._has_compatible_shallow_copy_type
+    assert takes(dense, torch.eye(2))
+    assert not takes(dense, torch.eye(2).to_sparse())
+
+
 @pytest.mark.usefixtures("overwrite")
 @pytest.mark.parametrize("move", moves())
 def test_a_module_told_to_overwrite_gets_new_parameters(move) -> None:
