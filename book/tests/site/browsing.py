@@ -5,12 +5,19 @@ import os
 import shutil
 from pathlib import Path
 
-from playwright.sync_api import ConsoleMessage, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright
 
 import regions
 
 SITE = Path(os.environ.get("BOOK_SITE", regions.ROOT / "book/_build/html"))
 CHROMIUM = shutil.which(os.environ.get("CHROMIUM", "chromium"))
+
+
+def launch(playwright: Playwright) -> Browser:
+    assert CHROMIUM, "There is no Chromium: see `nox -s site`."
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    chromium = playwright.chromium
+    return chromium.launch(executable_path=CHROMIUM, args=flags)
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

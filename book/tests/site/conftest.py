@@ -1,13 +1,12 @@
 """The printed site in a real browser: `nox -s site` runs what is here."""
 
 import http.server
-import os
 import threading
 from collections.abc import Iterator
 from functools import partial
 
 import pytest
-from browsing import CHROMIUM, SITE, Complaints, Handler
+from browsing import SITE, Complaints, Handler, launch
 from playwright.sync_api import Browser, Page, sync_playwright
 
 
@@ -24,11 +23,8 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    assert CHROMIUM, "There is no Chromium: see `nox -s site`."
     with sync_playwright() as playwright:
-        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-        chromium = playwright.chromium
-        browser = chromium.launch(executable_path=CHROMIUM, args=flags)
+        browser = launch(playwright)
         yield browser
         browser.close()
 

@@ -159,13 +159,11 @@ def test_keys_are_enough(page: Page, address: str) -> None:
 def test_wide_boxes_are_reached_by_tab(page: Page, address: str) -> None:
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(address + "chapters/memory.html")
-    wide = """() =>
-      [...document.querySelectorAll(".highlight pre, .table-wrapper")]
-        .filter(box => box.scrollWidth > box.clientWidth)
-        .map(box => box.tabIndex)"""
-    found = page.evaluate(wide)
-    assert found
-    assert set(found) == {0}
+    page.wait_for_function("""() => {
+      const boxes = document.querySelectorAll(".highlight pre, .table-wrapper");
+      const wide = [...boxes].filter(box => box.scrollWidth > box.clientWidth);
+      return wide.length && wide.every(box => box.tabIndex === 0);
+    }""")
 
 
 def test_a_phone_has_its_menu_behind_a_button(page: Page, address: str) -> None:

@@ -1,12 +1,13 @@
 """Each page of the site, once: what axe finds, how wide it is, what it says."""
 
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
+from itertools import chain
 from typing import NamedTuple
 
 import pytest
-from browsing import SITE, Complaints
-from playwright.sync_api import Browser, Page
+from browsing import SITE, Complaints, launch
+from playwright.sync_api import Browser, Page, sync_playwright
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
 # Judges kinds, not copies: of the spans of code in one colour, and of rows,
@@ -65,15 +66,23 @@ def look(page: Page, complaints: Complaints, name: str, url: str) -> Seen:
     return Seen(name, faults, headings, sideways, list(complaints))
 
 
+def walk(address: str, names: list[str]) -> list[Seen]:
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        page = browser.new_context(color_scheme="light").new_page()
+        complaints = Complaints()
+        complaints.watch(page)
+        return [look(page, complaints, name, address + name) for name in names]
+
+
 @pytest.fixture(scope="module")
-def survey(browser: Browser, address: str) -> Iterator[list[Seen]]:
-    context = browser.new_context(color_scheme="light")
-    page = context.new_page()
-    complaints = Complaints()
-    complaints.watch(page)
-    names = [path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html")]
-    yield [look(page, complaints, n, address + n) for n in sorted(names)]
-    context.close()
+def survey(address: str) -> list[Seen]:
+    """All pages, by two browsers at a time: this is most of the session."""
+    paths = sorted(SITE.rglob("*.html"))
+    names = [path.relative_to(SITE).as_posix() for path in paths]
+    with ThreadPoolExecutor(2) as pool:
+        both = pool.map(walk, [address] * 2, [names[::2], names[1::2]])
+        return sorted(chain(*both))
 
 
 def test_axe_finds_nothing(survey: list[Seen]) -> None:
