@@ -27,6 +27,7 @@ SOURCES = (
     "noxfile.py",
     "pyproject.toml",
     "backend/CMakeLists.txt",
+    "backend/examples/*/CMakeLists.txt",
     *(
         f"backend/{folder}/**/*{suffix}"
         for folder in ("device", "csrc", "torch_openreg", "examples")
