@@ -22,7 +22,8 @@ def install() -> str:
 
 EXTENSION = [
     "cmake --fresh -S backend/examples/extension -B build/extension -G Ninja "
-    '-DCMAKE_PREFIX_PATH="$(python -P -c '
+    "\\\n"
+    '  -DCMAKE_PREFIX_PATH="$(python -P -c '
     "'import torch_openreg; print(torch_openreg.cmake_prefix_path)')\"",
     "cmake --build build/extension",
     "python -P backend/examples/extension/use.py "

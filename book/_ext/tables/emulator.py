@@ -28,7 +28,7 @@ def device_calls() -> list[DeviceCall]:
         if not names:
             continue
         said = re.fullmatch(
-            r"(.+?) Twin: ([\w, ]+)\.(?: Differs: (.+)\.)?", entry.comment
+            r"(.+?) Twin: ([\w, ]+)\.(?: Differs: (.+)\.)?", entry.comment, re.S
         )
         assert said, f"{names[0]}: its comment ends with no twin: Twin: none."
         twins = [] if said[2] == "none" else said[2].split(", ")

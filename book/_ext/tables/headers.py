@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from textwrap import indent
 from typing import NamedTuple
 
-from tables.common import ROOT, table
+from tables.common import ROOT, first_sentence, table
 
 BACKEND = ROOT / "backend"
 
@@ -29,6 +29,10 @@ def installed_name(header: str) -> str:
     return f"openreg/{header.removeprefix('csrc/')}"
 
 
+# What exports a function is no part of the reference, nor is its comment.
+DEFINE = re.compile(r"#define \w+ __attribute__")
+
+
 class Entry(NamedTuple):
     comment: str
     declared: list[str]  # empty where the comment stands alone
@@ -36,8 +40,7 @@ class Entry(NamedTuple):
 
 SKIP = re.compile(
     r"#(?:pragma|include|if|ifn?def|endif)|extern \"C\"|namespace |"
-    r"}$|}  // namespace|#define OPENREG_H|"
-    r"#define \w+ __attribute__"  # what exports a function is no part of it
+    r"}$|}  // namespace|#define OPENREG_H|" + DEFINE.pattern
 )
 
 
@@ -97,7 +100,8 @@ MARKER = re.compile(r"\[/?[a-z0-9]+(?:-[a-z0-9]+)+\] ?")
 def comment_text(comment: str) -> str:
     comment = comment.replace("*/", "")
     comment = re.sub(r"^(?:// ?|/\* ?| \* ?)", "", comment, flags=re.M)
-    return " ".join(MARKER.sub("", comment).split())
+    paragraphs = re.split(r"\n\s*\n", MARKER.sub("", comment))
+    return "\n\n".join(" ".join(part.split()) for part in paragraphs).strip()
 
 
 def entries(text: str) -> Iterator[Entry]:
@@ -110,7 +114,9 @@ def entries(text: str) -> Iterator[Entry]:
             continue
         line, _, rest = text.partition("\n")
         if not line.strip() or SKIP.match(line):
-            if (comment := " ".join(filter(None, said))) and line[:1] != "#":
+            if (comment := " ".join(filter(None, said))) and not DEFINE.match(
+                line
+            ):
                 yield Entry(comment, [])
             said, text = [], rest
             continue
@@ -203,7 +209,8 @@ def cpp_headers() -> str:
     def row(header: str) -> tuple[str, ...]:
         text = (BACKEND / header).read_text("utf-8")
         about = next(e.comment for e in entries(text) if not e.declared)
-        return f"`<{installed_name(header)}>`", about
+        about = first_sentence(about.split("\n\n")[0])
+        return f"`<{installed_name(header)}>`", as_prose(about)
 
     return table(("Include", "What it has"), map(row, public_headers()))
 

@@ -225,7 +225,7 @@ def method_history() -> str:
         rows, key=lambda r: (as_number(r[0]), r[1])
     ):
         groups.setdefault((first, part), []).append(f"`{name}`")
-    return table(
+    return f"Searched: {', '.join(looked)}.\n\n" + table(
         ("Since", "Of", "Methods"),
         (
             (since([first]), part, ", ".join(names))
