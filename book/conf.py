@@ -28,6 +28,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:.*", r"(?!torch\.openreg|torch_openreg).*"),
     ("py:.*", r".*\._\w+"),  # private, so the reference leaves it out
+    ("(c|cpp):.*", r".*"),  # types of PyTorch, of C++ and of other headers
 ]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]

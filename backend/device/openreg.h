@@ -1,7 +1,7 @@
 /* The C API of libopenreg.so, an accelerator emulated on the CPU.
  *
  * The calls are shaped like the CUDA Runtime's, with the prefix `or`. Each
- * comment ends by naming the CUDA twin and, where there is one, the difference.
+ * comment ends with the call's twin there and what differs, if anything does.
  *
  * Every call returns an orError_t. A call that fails changes nothing, and
  * leaves a sentence for orGetErrorDetail(). No call throws. All calls may be
@@ -46,21 +46,24 @@ typedef enum orError_t {
 } orError_t;
 
 /* The code's name, such as "orErrorInvalidValue". Never NULL.
- * CUDA: cudaGetErrorName. */
+ * Twin: cudaGetErrorName. */
 OPENREG_API const char* orGetErrorName(orError_t error);
 
-/* The code's meaning in one phrase. Never NULL. CUDA: cudaGetErrorString. */
+/* The code's meaning in one phrase. Never NULL.
+ * Twin: cudaGetErrorString. */
 OPENREG_API const char* orGetErrorString(orError_t error);
 
 /* The last error of this thread, which is then reset to orSuccess.
- * CUDA: cudaGetLastError. */
+ * Twin: cudaGetLastError. */
 OPENREG_API orError_t orGetLastError(void);
 
-/* The last error of this thread, left as it is. CUDA: cudaPeekAtLastError. */
+/* The last error of this thread, left as it is.
+ * Twin: cudaPeekAtLastError. */
 OPENREG_API orError_t orPeekAtLastError(void);
 
 /* A sentence about this thread's most recent failure: what was wrong, what was
- * expected. Valid until the thread's next failure. CUDA: no twin. */
+ * expected. Valid until the thread's next failure.
+ * Twin: none. Differs: CUDA leaves a code and no sentence. */
 OPENREG_API const char* orGetErrorDetail(void);
 
 typedef struct orDeviceProp {
@@ -73,28 +76,33 @@ typedef struct orDeviceProp {
 
 /* The number of devices, OPENREG_DEVICE_COUNT (0 to 16, default 2). Where it
  * is 0, every other call that needs a device gives orErrorInvalidDevice.
- * CUDA: cudaGetDeviceCount; there no device is an error, here it is 0. */
+ * Twin: cudaGetDeviceCount. Differs: there no device is an error, here it
+ * is 0. */
 OPENREG_API orError_t orGetDeviceCount(int* count);
 
-/* This thread's current device, at first 0. CUDA: cudaGetDevice. */
+/* This thread's current device, at first 0.
+ * Twin: cudaGetDevice. */
 OPENREG_API orError_t orGetDevice(int* device);
 
-/* Makes `device` current for this thread. CUDA: cudaSetDevice. */
+/* Makes `device` current for this thread.
+ * Twin: cudaSetDevice. Differs: since CUDA 12 that brings the device up, this
+ * wakes nothing. */
 OPENREG_API orError_t orSetDevice(int device);
 
-/* What there is to know about `device`. CUDA: cudaGetDeviceProperties. */
+/* What there is to know about `device`.
+ * Twin: cudaGetDeviceProperties. Differs: that has many more fields. */
 OPENREG_API orError_t orGetDeviceProperties(orDeviceProp* prop, int device);
 
 /* Waits for all work of the current device, on all its streams.
  * orErrorDeviceFailed when queued work of that device has failed.
- * CUDA: cudaDeviceSynchronize. */
+ * Twin: cudaDeviceSynchronize. */
 OPENREG_API orError_t orDeviceSynchronize(void);
 
 /* Drops what is queued on the current device, waits for what still runs, and
  * ends the failed state. Allocations, streams and events stay valid.
  * orErrorNotPermitted while the thread holds a turn there.
- * CUDA: cudaDeviceReset, which frees everything and, once a kernel has failed,
- * does not bring the process's device back. */
+ * Twin: cudaDeviceReset. Differs: that frees everything and, once a kernel has
+ * failed, does not bring the process's device back. */
 OPENREG_API orError_t orDeviceReset(void);
 
 /* [dev-address-space] Two ranges of addresses, a constant apart. */
@@ -107,29 +115,32 @@ typedef struct orAddressSpace {
 /* [/dev-address-space] */
 
 /* Where the two ranges are. Constant once it has succeeded.
- * CUDA: no twin, a GPU's kernels use its addresses as they are. */
+ * Twin: none. Differs: a GPU's kernels use its addresses as they are. */
 OPENREG_API orError_t orGetAddressSpace(orAddressSpace* space);
 
 /* `size` bytes of the current device. The pointer is aligned to a page and
  * must not be followed by the host. `size` 0 gives NULL.
- * orErrorMemoryAllocation when the device is full. CUDA: cudaMalloc. */
+ * orErrorMemoryAllocation when the device is full.
+ * Twin: cudaMalloc. Differs: that aligns to 256 bytes and not to a page. */
 OPENREG_API orError_t orMalloc(void** ptr, size_t size);
 
 /* Takes a pointer that orMalloc returned, of any device; NULL does nothing.
  * orErrorInvalidDevicePointer for all else: interior pointers, a second free.
  * Waits for the work of the device, failed or not; the pages go back to the
- * system. CUDA: cudaFree. */
+ * system.
+ * Twin: cudaFree. */
 OPENREG_API orError_t orFree(void* ptr);
 
 /* Page-locked host memory, which the host may use freely. orFreeHost takes a
  * pointer that orMallocHost returned, or NULL; orErrorInvalidValue for all
- * else. It waits for the work of all devices. CUDA: cudaMallocHost and
- * cudaFreeHost; here nothing is locked. */
+ * else. It waits for the work of all devices.
+ * Twin: cudaMallocHost, cudaFreeHost. Differs: nothing is locked. */
 OPENREG_API orError_t orMallocHost(void** ptr, size_t size);
 OPENREG_API orError_t orFreeHost(void* ptr);
 
 /* Free and total bytes of the current device, in whole pages.
- * CUDA: cudaMemGetInfo. */
+ * Twin: cudaMemGetInfo. Differs: what other processes take is not counted, each
+ * has devices of its own. */
 OPENREG_API orError_t orMemGetInfo(size_t* free, size_t* total);
 
 typedef enum orMemoryType {
@@ -148,7 +159,8 @@ typedef struct orPointerAttributes {
 /* Describes the block that `ptr` points into, anywhere in it. An address in
  * the device range that is in no block is orErrorInvalidDevicePointer; NULL
  * and all other host memory is unregistered, with device -1.
- * CUDA: cudaPointerGetAttributes, which has no base and size. */
+ * Twin: cudaPointerGetAttributes. Differs: that has no base and size, for which
+ * the driver has cuMemGetAddressRange. */
 OPENREG_API orError_t
 orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr);
 
@@ -166,19 +178,21 @@ typedef enum orMemcpyKind {
  * whatever the pointers. orErrorInvalidMemcpyDirection when `kind` and a
  * pointer disagree, orErrorInvalidDevicePointer outside any block,
  * orErrorInvalidValue when the copy would pass the end of a block, device or
- * pinned. CUDA: cudaMemcpy. */
+ * pinned.
+ * Twin: cudaMemcpy. Differs: ranges that overlap and copies past the end of a
+ * block have no meaning there. */
 OPENREG_API orError_t
 orMemcpy(void* dst, const void* src, size_t count, orMemcpyKind kind);
 
 /* As orMemcpy, between devices that are named; a pointer to memory of another
  * device is orErrorInvalidDevicePointer.
- * CUDA: cudaMemcpyPeer. */
+ * Twin: cudaMemcpyPeer. Differs: that may return earlier. */
 OPENREG_API orError_t orMemcpyPeer(
     void* dst, int dst_device, const void* src, int src_device, size_t count);
 
 /* Sets `count` bytes of device memory to the low byte of `value`, in the order
  * of the default stream of its device, and returns when that is done.
- * CUDA: cudaMemset, which may return earlier. */
+ * Twin: cudaMemset. Differs: that may return earlier. */
 OPENREG_API orError_t orMemset(void* ptr, int value, size_t count);
 
 typedef struct orStream* orStream_t; /* NULL: the current device's default */
@@ -188,7 +202,9 @@ typedef struct orEvent* orEvent_t;
  * can be refused is refused before they return. Between device and pinned
  * memory they may return before the copy is made. A copy from pageable host
  * memory has read it when the call returns; one into pageable host memory has
- * been made. CUDA: cudaMemcpyAsync, cudaMemcpyPeerAsync, cudaMemsetAsync. */
+ * been made.
+ * Twin: cudaMemcpyAsync, cudaMemcpyPeerAsync, cudaMemsetAsync. Differs: a range
+ * that leaves its block is refused at the call. */
 OPENREG_API orError_t orMemcpyAsync(
     void* dst,
     const void* src,
@@ -218,8 +234,9 @@ typedef void (*orReleaseFn)(void* args);
  * and nothing else comes of it. One that fails later makes its device fail:
  * what is queued there is dropped, waits for it end, and every launch and
  * synchronizing call on the device is orErrorDeviceFailed until orDeviceReset.
- * `name` must outlive the process (a literal). CUDA: cudaLaunchKernel, which
- * copies the arguments instead, and whose failed context cannot be reset. */
+ * `name` must outlive the process (a literal).
+ * Twin: cudaLaunchKernel. Differs: that copies the arguments, and a context
+ * whose kernel failed cannot be reset. */
 OPENREG_API orError_t orLaunchKernel(
     orStream_t stream,
     const char* name,
@@ -229,7 +246,8 @@ OPENREG_API orError_t orLaunchKernel(
 /* [/dev-launch] */
 
 /* Called by a kernel before it answers orErrorLaunchFailure: why. The sentence
- * is copied, and becomes part of the error's detail. CUDA: no twin. */
+ * is copied, and becomes part of the error's detail.
+ * Twin: none. Differs: a kernel there can stop, but not say why. */
 OPENREG_API void orSetKernelError(const char* message);
 
 typedef void (*orHostFn)(void* args);
@@ -237,7 +255,9 @@ typedef void (*orHostFn)(void* args);
 /* Runs fn(args) on the host, in the order of `stream`. From inside it, every
  * launch and every wait is orErrorNotPermitted, which includes freeing memory.
  * The same holds for a kernel that runs on a worker. `args` and `release` as in
- * orLaunchKernel. CUDA: cudaLaunchHostFunc. */
+ * orLaunchKernel.
+ * Twin: cudaLaunchHostFunc. Differs: there every call of the API is forbidden
+ * inside, and need not be noticed. */
 OPENREG_API orError_t orLaunchHostFunc(
     orStream_t stream, orHostFn fn, void* args, orReleaseFn release);
 
@@ -251,47 +271,55 @@ OPENREG_API orError_t orLaunchHostFunc(
  * `blocking`: every launch returns when its work is done, as with
  * CUDA_LAUNCH_BLOCKING=1. */
 
-/* The default stream of a device. CUDA: the handle cudaStreamLegacy, which
- * means the current device's. */
+/* The default stream of a device.
+ * Twin: cudaStreamLegacy. Differs: that is a constant which means the current
+ * device's, and its work waits for other streams. */
 OPENREG_API orError_t orDeviceGetDefaultStream(orStream_t* stream, int device);
 
 /* The priorities that a stream can have; lower numbers go first where threads
- * compete for a CPU. Here 0 and -1. CUDA: cudaDeviceGetStreamPriorityRange. */
+ * compete for a CPU. Here 0 and -1.
+ * Twin: cudaDeviceGetStreamPriorityRange. Differs: there the hardware
+ * decides. */
 OPENREG_API orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest);
 
 /* A new stream of the current device. A priority out of range is clamped into
  * it. Its worker starts with its first queued work.
- * CUDA: cudaStreamCreateWithPriority with cudaStreamNonBlocking. */
+ * Twin: cudaStreamCreateWithPriority. Differs: without its flags, every stream
+ * is as with cudaStreamNonBlocking. */
 OPENREG_API orError_t
 orStreamCreateWithPriority(orStream_t* stream, int priority);
 
 /* The handle is invalid from here on; pending work is still done. A default
  * stream is orErrorInvalidResourceHandle, a stream on which the thread holds a
- * turn orErrorNotPermitted. CUDA: cudaStreamDestroy. */
+ * turn orErrorNotPermitted.
+ * Twin: cudaStreamDestroy. Differs: there the later use of the handle has no
+ * meaning, here it is refused. */
 OPENREG_API orError_t orStreamDestroy(orStream_t stream);
 
 /* The device of a stream; its priority.
- * CUDA: cudaStreamGetDevice, cudaStreamGetPriority. */
+ * Twin: cudaStreamGetDevice, cudaStreamGetPriority. */
 OPENREG_API orError_t orStreamGetDevice(orStream_t stream, int* device);
 OPENREG_API orError_t orStreamGetPriority(orStream_t stream, int* priority);
 
 /* orSuccess when all work is done, orErrorNotReady when not (which is not
  * remembered as an error), orErrorDeviceFailed when it may have been dropped.
- * CUDA: cudaStreamQuery. */
+ * Twin: cudaStreamQuery. */
 OPENREG_API orError_t orStreamQuery(orStream_t stream);
 
-/* Waits for all work launched so far. CUDA: cudaStreamSynchronize. */
+/* Waits for all work launched so far.
+ * Twin: cudaStreamSynchronize. */
 OPENREG_API orError_t orStreamSynchronize(orStream_t stream);
 
 /* Later work of `stream` waits for the record that `event` has now; one that
  * was never recorded orders nothing. The event may be of another device.
- * CUDA: cudaStreamWaitEvent. */
+ * Twin: cudaStreamWaitEvent. Differs: without its flags. */
 OPENREG_API orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event);
 
 /* Later work of `stream` waits until *address >= value. The host writes there
  * when it likes; the address must stay readable until then. It must be aligned
  * host memory, else orErrorInvalidValue.
- * CUDA: cuStreamWaitValue64 (driver) with CU_STREAM_WAIT_VALUE_GEQ. */
+ * Twin: cuStreamWaitValue64. Differs: that is the driver's, with a flag for the
+ * comparison: this is as CU_STREAM_WAIT_VALUE_GEQ. */
 OPENREG_API orError_t
 orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
 
@@ -301,17 +329,19 @@ orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
  * on the stream meanwhile runs at once, and so does a turn inside the turn.
  * As with a lock, the holder must not wait for work that waits for the turn.
  * orStreamEndTurn by another thread is orErrorNotPermitted.
- * CUDA: no twin; a CPU's kernel library needs the caller's thread. */
+ * Twin: none. Differs: a CPU's kernel library needs the caller's thread, a
+ * GPU's does not. */
 OPENREG_API orError_t orStreamBeginTurn(orStream_t stream, const char* name);
 OPENREG_API orError_t orStreamEndTurn(orStream_t stream);
 
 /* 1 when a launch on `stream` would run at once on the calling thread, if
- * nobody else launched first; else 0. CUDA: no twin. */
+ * nobody else launched first; else 0.
+ * Twin: none. Differs: no launch there runs on the calling thread. */
 OPENREG_API int orStreamRunsInline(orStream_t stream);
 
 /* 1 while this thread has its turn on a stream of any device, else 0. It must
  * not wait for other threads then, who may be waiting for that turn.
- * CUDA: no twin. */
+ * Twin: none. Differs: there are no turns. */
 OPENREG_API int orThreadHasTurn(void);
 /* [/dev-turn] */
 
@@ -322,30 +352,34 @@ enum {
 };
 
 /* An event of the current device; it has no record yet. orErrorInvalidValue
- * for unknown flags. CUDA: cudaEventCreateWithFlags. */
+ * for unknown flags.
+ * Twin: cudaEventCreateWithFlags. Differs: there are flags for blocking waits
+ * and for other processes. */
 OPENREG_API orError_t orEventCreate(orEvent_t* event, unsigned flags);
 
 /* May be called with a record pending; waits for it still end as they would.
- * CUDA: cudaEventDestroy. */
+ * Twin: cudaEventDestroy. */
 OPENREG_API orError_t orEventDestroy(orEvent_t event);
 
 /* The event stands for all work launched on `stream` so far, and no longer for
  * what it was recorded for before; waits that came earlier keep that. A stream
- * of another device than the event's is orErrorInvalidResourceHandle. CUDA:
- * cudaEventRecord. */
+ * of another device than the event's is orErrorInvalidResourceHandle.
+ * Twin: cudaEventRecord. */
 OPENREG_API orError_t orEventRecord(orEvent_t event, orStream_t stream);
 
 /* orSuccess when the latest record is done or there is none, orErrorNotReady
  * when it is not, orErrorDeviceFailed when its work may have been dropped.
- * CUDA: cudaEventQuery. */
+ * Twin: cudaEventQuery. */
 OPENREG_API orError_t orEventQuery(orEvent_t event);
 
-/* Waits for the latest record. CUDA: cudaEventSynchronize. */
+/* Waits for the latest record.
+ * Twin: cudaEventSynchronize. */
 OPENREG_API orError_t orEventSynchronize(orEvent_t event);
 
 /* Milliseconds from one record to the other. orErrorNotReady when one is not
  * done, orErrorInvalidResourceHandle when one has no record or no timing or
- * when they are of different devices. CUDA: cudaEventElapsedTime. */
+ * when they are of different devices.
+ * Twin: cudaEventElapsedTime. */
 OPENREG_API orError_t
 orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
 
@@ -379,14 +413,16 @@ typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
 /* Calls fn(record, user) from now on; one subscriber at a time, fn NULL ends
  * it, and then no call is under way any more. Calls come from several threads.
  * fn must not call the device. Work that
- * was dropped has no start and no end. CUDA: no twin; CUPTI's callbacks. */
+ * was dropped has no start and no end.
+ * Twin: none. Differs: CUPTI, a library of its own, does it with callbacks and
+ * records. */
 OPENREG_API orError_t orTraceSubscribe(orTraceFn fn, void* user);
 /* [/dev-trace] */
 
 /* [dev-ipc] Memory that processes share. */
 /* A block of device memory, for another process. Its pages are a part of a
  * file, so the file's descriptor is what must reach the other process, over a
- * Unix socket for instance. CUDA: cudaIpcMemHandle_t, opaque bytes. */
+ * Unix socket for instance. */
 typedef struct orIpcMemHandle {
   int fd;        /* open while this process lives; not the caller's to close */
   size_t offset; /* of the block in the file, in bytes */
@@ -397,7 +433,8 @@ typedef struct orIpcMemHandle {
  * block is not freed while it is in use elsewhere is the caller's business.
  * orErrorInvalidDevicePointer when `ptr` is not the start of a live block,
  * orErrorInvalidValue when it is itself another process's memory.
- * CUDA: cudaIpcGetMemHandle. */
+ * Twin: cudaIpcGetMemHandle. Differs: that handle is opaque bytes, this one
+ * names a descriptor that has to be sent. */
 OPENREG_API orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr);
 
 /* Maps the block at addresses of the current device, which are used up as with
@@ -406,14 +443,15 @@ OPENREG_API orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr);
  * until the last process lets go of them. orErrorInvalidResourceHandle when
  * `fd` is no file, orErrorInvalidValue when the range is not in it,
  * orErrorMemoryAllocation when the device has no such range free.
- * CUDA: cudaIpcOpenMemHandle, which refuses a block of the same process. */
+ * Twin: cudaIpcOpenMemHandle. Differs: that refuses a block of the same
+ * process. */
 OPENREG_API orError_t
 orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle);
 
 /* To be called once for each orIpcOpenMemHandle; waits for the device's work,
  * as orFree does. The last call gives the addresses back.
  * orErrorInvalidDevicePointer for all but what orIpcOpenMemHandle gave.
- * CUDA: cudaIpcCloseMemHandle. */
+ * Twin: cudaIpcCloseMemHandle. */
 OPENREG_API orError_t orIpcCloseMemHandle(void* ptr);
 /* [/dev-ipc] */
 
@@ -423,7 +461,8 @@ OPENREG_API orError_t orIpcCloseMemHandle(void* ptr);
  * no lock and allocates nothing, so a signal handler may call it: the one that
  * the first use of a device installs for SIGSEGV and SIGBUS does, and then
  * calls the handler that it found. OPENREG_SEGV_HANDLER=0 leaves it out.
- * CUDA: no twin. */
+ * Twin: none. Differs: a host that touches a GPU's memory gets the bare
+ * signal. */
 OPENREG_API size_t
 orExplainFault(const void* address, char* buffer, size_t size);
 

@@ -42,6 +42,10 @@ void host_methods() {
   auto* const allocator = at::getHostAllocator(c10::kPrivateUse1);
   auto data = allocator->allocate(100);
   std::memset(data.get(), 7, 100);
+  CHECK(!allocator->is_simple_data_ptr(data));
+  std::puts("is_simple_data_ptr");
+  CHECK(allocator->raw_deleter() == nullptr);
+  std::puts("raw_deleter");
   const auto copy = allocator->clone(data.get(), 100);
   CHECK(std::memcmp(copy.get(), data.get(), 100) == 0);
   std::puts("copy_data");

@@ -79,6 +79,28 @@ def test_device_knows_nothing_of_pytorch() -> None:
     assert not [s for s in undefined("device") if "c10" in s or "at6" in s]
 
 
+def exported(name: str) -> list[str]:
+    """The symbols that an object offers; templates' copies are no part."""
+    command = ["nm", "-DC", "--defined-only", OBJECTS[name]]
+    lines = subprocess.check_output(command, text=True).splitlines()
+    found = (line.split(" ", 2) for line in lines)
+    return [
+        symbol
+        for _, kind, symbol in found
+        if kind in "TDBR" and symbol not in ("__bss_start", "_edata", "_end")
+    ]
+
+
+def test_the_libraries_export_what_the_list_names() -> None:
+    listed = (Path(__file__).parent / "exported_symbols.txt").read_text()
+    wanted = dict.fromkeys(OBJECTS, "")
+    for part in listed.split("\n\n"):
+        name, *symbols = part.splitlines()
+        wanted[name.rstrip(":")] = symbols
+    found = {name: sorted(exported(name)) for name in OBJECTS}
+    assert found == wanted
+
+
 def test_package_declares_what_it_is() -> None:
     package = distribution("torch_openreg")
     entry = [

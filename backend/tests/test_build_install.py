@@ -14,6 +14,7 @@ import tables
 pytestmark = pytest.mark.one_mode
 
 ROOT = Path(__file__).parents[2]
+TOOLS = str(Path(sys.executable).parent)
 
 USE = """
 import torch, torch_openreg
@@ -47,7 +48,10 @@ def run(venv: Path, *command: str) -> str:
         command,
         cwd=ROOT,
         env={
-            "PATH": f"{venv / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
+            # Last, the tools that the package is built with: cmake, ninja.
+            "PATH": os.pathsep.join(
+                [f"{venv / 'bin'}", "/usr/bin", "/bin", TOOLS]
+            ),
             "HOME": str(venv.parent / "home"),
         },
         stdout=subprocess.PIPE,
@@ -78,6 +82,21 @@ def test_command_installs_a_backend_that_works(
         *("libopenreg.so", "libtorch_bindings.so", "libtorch_openreg.so")
     ]
     assert all(path.is_relative_to(venv) for path in found), found
+    if not editable:
+        build_extension(venv)
+
+
+def build_extension(venv: Path) -> None:
+    """An extension is built against the wheel, and launches a kernel."""
+    try:
+        *_, said = (run(venv, "bash", "-c", c) for c in tables.EXTENSION)
+    except subprocess.CalledProcessError as error:
+        pytest.fail(error.stdout[-4000:])
+    assert said.splitlines() == ["True [2.0, 4.0, 6.0]", "False"]
+    library = ROOT / "build" / "extension" / "libextension.so"
+    needs = tables.needs(library)
+    assert "libtorch_openreg.so" in needs
+    assert not [name for name in needs if "python" in name]
 
 
 def test_versions_of_pytorch_agree() -> None:

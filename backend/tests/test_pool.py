@@ -38,8 +38,8 @@ def test_threads_and_streams_lose_no_block(program: Path, rounds: int) -> None:
 
 DEVICE_METHODS = ["raw_deleter"]
 HOST_METHODS = [
-    *("copy_data", "record_event", "begin_allocate_to_pool"),
-    *("end_allocate_to_pool", "release_pool"),
+    *("is_simple_data_ptr", "raw_deleter", "copy_data", "record_event"),
+    *("begin_allocate_to_pool", "end_allocate_to_pool", "release_pool"),
 ]
 
 

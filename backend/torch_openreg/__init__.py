@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 
 
 # [py-autoload] Defined before torch is imported, so that torch can call it.
@@ -114,6 +115,20 @@ def _register() -> None:
 
 # [/py-register]
 
+
+# [py-cmake-path] Where CMake finds this package and the PyTorch it belongs to.
+def _find_cmake_packages() -> str:
+    from torch_openreg import _build
+
+    ours = Path(_build.__file__).parent / "share" / "cmake"
+    return f"{ours};{torch.utils.cmake_prefix_path}"
+
+
+# [/py-cmake-path]
+
 _find_room()
 _load_library()
 _register()
+
+cmake_prefix_path: str = _find_cmake_packages()
+"""CMake's `CMAKE_PREFIX_PATH` for `find_package(torch_openreg)`."""

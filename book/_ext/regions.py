@@ -28,6 +28,7 @@ SOURCES = (
     "noxfile.py",
     "pyproject.toml",
     "backend/CMakeLists.txt",
+    "backend/examples/*/CMakeLists.txt",
     *(
         f"backend/{folder}/**/*{suffix}"
         for folder in ("device", "csrc", "torch_openreg", "examples")

@@ -37,7 +37,7 @@ def test_every_name_has_a_test_that_uses_it(name: str) -> None:
 
 
 METHODS = {
-    "the guard: ": set(tables.guard_interface()),
+    "the guard: ": set(tables.methods("guard")),
     "the device's allocator: ": {row.name for row in tables.ALLOCATOR_METHODS},
 }
 

@@ -6,6 +6,8 @@
 
 #include "csrc/runtime/device.h"
 
+// Memory of the device, from the pool that PyTorch's tensors take it from.
+
 namespace openreg {
 
 // The caching pool that PyTorch knows as the device's allocator.

@@ -17,10 +17,10 @@ namespace openreg {
 
 // [device-call] A device's error code never passes unseen.
 // Raises c10::Error with the code's name, its meaning and the device's own
-// sentence when an or* call fails, c10::AcceleratorError when a kernel has
-// failed; call as OPENREG_CHECK(orSetDevice(1)).
+// sentence, c10::AcceleratorError when a kernel has failed.
 [[noreturn]] OPENREG_EXPORT void raise_error(orError_t error, const char* call);
 
+// Raises so when an or* call fails: OPENREG_CHECK(orSetDevice(1)).
 #define OPENREG_CHECK(call)                  \
   do {                                       \
     const orError_t error_ = (call);         \

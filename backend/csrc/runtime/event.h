@@ -4,6 +4,8 @@
 
 #include "csrc/runtime/device.h"
 
+// Events as PyTorch's guard uses them: NULL until their first record.
+
 namespace openreg {
 
 // Records `*event` on `stream`; NULL is replaced by a new event first, which

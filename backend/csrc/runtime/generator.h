@@ -5,6 +5,9 @@
 
 #include "csrc/runtime/device.h"
 
+// Random numbers: the device's own generators, and the CPU's that draw for
+// them.
+
 namespace openreg {
 
 // The generator that `device` uses where a caller names none. -1 means the

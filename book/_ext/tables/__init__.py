@@ -14,7 +14,15 @@ from tables.accelerator import (
 )
 from tables.amp import POLICIES, autocast_policies, policy_operators
 from tables.autoload import IMPORTS, Import, imports
-from tables.build import INSTALL, install, objects, shared_objects
+from tables.build import (
+    EXTENSION,
+    INSTALL,
+    extension,
+    install,
+    needs,
+    objects,
+    shared_objects,
+)
 from tables.checked import (
     checked_claims,
     checked_excuses,
@@ -54,6 +62,7 @@ from tables.emulator import (
     device_calls,
     device_error_names,
     device_library,
+    device_twins,
 )
 from tables.environment import VARIABLES, Variable, environment
 from tables.errors import (
@@ -83,16 +92,31 @@ from tables.frontend import (
 from tables.generator import (
     GENERATOR_METHODS,
     GeneratorMethod,
-    generator_interface,
     generator_methods,
 )
 from tables.guard import (
     GUARD_METHODS,
     GuardMethod,
-    guard_default,
-    guard_interface,
     guard_methods,
-    guard_overrides,
+)
+from tables.headers import (
+    as_prose,
+    cpp_address,
+    cpp_allocator,
+    cpp_device,
+    cpp_event,
+    cpp_generator,
+    cpp_headers,
+    cpp_host_allocator,
+    cpp_launch,
+    cpp_openreg,
+    cpp_stream,
+    cpp_wait,
+    directive,
+    entries,
+    installed_name,
+    public_headers,
+    reference,
 )
 from tables.hooks import (
     HOOKS_HIGH,
@@ -114,8 +138,23 @@ from tables.index import (
     state,
     subsystems,
 )
+from tables.interfaces import (
+    MACROS,
+    SAID,
+    interface,
+    interface_allocator,
+    interface_generator,
+    interface_guard,
+    interface_hooks,
+    interface_host_allocator,
+    interface_host_cache,
+    interface_macros,
+    macro,
+    macros_used,
+)
 from tables.memory import (
     ALLOCATOR_METHODS,
+    CACHE_METHODS,
     DEVICE_STATS,
     HOST_METHODS,
     OPTIONS,
@@ -125,7 +164,6 @@ from tables.memory import (
     allocator_options,
     device_stats,
     host_allocator_methods,
-    methods_of,
     pool_calls,
 )
 from tables.messages import (
@@ -222,4 +260,25 @@ from tables.stubs import (
     listed_stubs,
     served_operators,
     stub_list,
+)
+from tables.versions import (
+    MILESTONES,
+    differences,
+    method_history,
+    milestones,
+    pytorch,
+    record,
+    since,
+    snapshot,
+    versions_changes,
+    versions_passed,
+)
+from tables.virtuals import (
+    INTERFACES,
+    default,
+    include_folder,
+    methods,
+    overrides,
+    provided,
+    virtual_methods,
 )

@@ -20,6 +20,22 @@ def install() -> str:
     return "\n".join(("```sh", *INSTALL, "```"))
 
 
+EXTENSION = [
+    "cmake --fresh -S backend/examples/extension -B build/extension -G Ninja "
+    "\\\n"
+    '  -DCMAKE_PREFIX_PATH="$(python -P -c '
+    "'import torch_openreg; print(torch_openreg.cmake_prefix_path)')\"",
+    "cmake --build build/extension",
+    "python -P backend/examples/extension/use.py "
+    "build/extension/libextension.so",
+]
+
+
+def extension() -> str:
+    """The commands that build somebody else's library; the same test."""
+    return "\n".join(("```sh", *EXTENSION, "```"))
+
+
 class SharedObject(NamedTuple):
     path: Path
     duty: str

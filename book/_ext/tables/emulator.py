@@ -4,47 +4,36 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from tables.common import ROOT, first_sentence, table
+from tables.headers import as_prose, entries
 
-# Each comment in it is a row.
 DEVICE_HEADER = ROOT / "backend" / "device" / "openreg.h"
 
 
 class DeviceCall(NamedTuple):
     names: list[str]
     meaning: str  # the comment's first sentence
-    twin: str  # what it says after "CUDA:"
-
-
-def comments_of(text: str, begin: str) -> Iterable[tuple[str, str]]:
-    """(comment, declarations below it) for declarations that begin so."""
-    for found in re.finditer(
-        r"/\*(?P<comment>(?:(?!\*/).)*)\*/\s*(?:typedef[^;]*;\s*)*"
-        rf"(?P<declared>(?:{begin}[^;]*;\s*)+)",
-        text,
-        re.S,
-    ):
-        comment = re.sub(r"^ \*", "", found["comment"], flags=re.M)
-        yield " ".join(comment.split()), found["declared"]
+    twins: list[str]  # of the CUDA runtime; empty where there is none
+    differs: str
 
 
 def device_calls() -> list[DeviceCall]:
+    """The calls, with those together that share a comment."""
     calls = []
-    text = DEVICE_HEADER.read_text("utf-8")
-    for comment, declared in comments_of(text, "OPENREG_API"):
-        meaning, _, twin = comment.partition("CUDA: ")
-        names = re.findall(r"\b(or[A-Z]\w+)\(", declared)
-        calls.append(
-            DeviceCall(
-                names,
-                first_sentence(meaning) or "Answers what its name asks.",
-                twin.rstrip(".") or "no twin",
-            )
+    for entry in entries(DEVICE_HEADER.read_text("utf-8")):
+        names = re.findall(r"\b(or[A-Z]\w+)\(", "\n".join(entry.declared))
+        if not names:
+            continue
+        said = re.fullmatch(
+            r"(.+?) Twin: ([\w, ]+)\.(?: Differs: (.+)\.)?", entry.comment, re.S
         )
+        assert said, f"{names[0]}: its comment ends with no twin: Twin: none."
+        twins = [] if said[2] == "none" else said[2].split(", ")
+        meaning = first_sentence(said[1])
+        calls.append(DeviceCall(names, meaning, twins, said[3] or ""))
     return calls
 
 
@@ -153,12 +142,27 @@ def device_api(begin: str = "or") -> str:
         (
             (
                 ", ".join(f"`{name}`" for name in call.names),
-                re.sub(r"\bcuda\w+", r"`\g<0>`", call.twin),
+                ", ".join(f"`{twin}`" for twin in call.twins) or "none",
                 call.meaning,
                 f"`{DEVICE_TESTS[call.names[0]]}`",
             )
             for call in device_calls()
             if call.names[0].startswith(begin)
+        ),
+    )
+
+
+def device_twins() -> str:
+    """Each call, its twin, and what a caller must know of the difference."""
+    return table(
+        ("Call", "CUDA twin", "In what it differs"),
+        (
+            (
+                ", ".join(f"`{name}`" for name in call.names),
+                ", ".join(f"`{twin}`" for twin in call.twins) or "none",
+                as_prose(call.differs),
+            )
+            for call in device_calls()
         ),
     )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 from tables.common import table
+from tables.virtuals import methods
 
 
 class GeneratorMethod(NamedTuple):
@@ -95,26 +94,17 @@ GENERATOR_METHODS = [
 ]
 
 
-def generator_interface() -> dict[str, bool]:
-    """PyTorch's methods of a generator -> whether a backend must write it."""
-    import torch
-
-    header = Path(torch.__file__).parent / "include/c10/core/GeneratorImpl.h"
-    found = re.findall(
-        r"^  virtual [^;~]*?(\w+)\(([^;]*);", header.read_text("utf-8"), re.M
-    )
-    return {name: rest.rstrip().endswith("= 0") for name, rest in found}
-
-
 def generator_methods() -> str:
     """Every method of PyTorch's generator interface, and who asks it."""
-    required = generator_interface()
+    interface = methods("generator")
     return table(
         ("Method", "Asked by", "Here", "Test"),
         (
             (
                 f"[`{m.name}`](#{m.region})"
-                + ("" if required[m.name] else " *(optional)*"),
+                + (
+                    "" if interface[m.name].default is None else " *(optional)*"
+                ),
                 m.asked_by,
                 m.ours,
                 f"`{m.test}`{{.said}}",

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import NamedTuple
 
-from tables.common import ROOT, table
+from tables.common import table
+from tables.virtuals import default, methods
 
 
 class GuardMethod(NamedTuple):
@@ -175,59 +174,16 @@ GUARD_METHODS = [
 ]
 
 
-def guard_interface() -> dict[str, str]:
-    """PyTorch's methods of a guard -> the body that each has by default.
-
-    It is empty for a method that a backend must write.
-    """
-    import torch
-
-    header = Path(torch.__file__).parent / (
-        "include/c10/core/impl/DeviceGuardImplInterface.h"
-    )
-    text = header.read_text("utf-8")
-    text = text[text.index("struct C10_API DeviceGuardImplInterface") :]
-    text = text[: text.index("virtual ~DeviceGuardImplInterface")]
-    found = re.findall(
-        r"^  virtual [\w:* ]+?(\w+)\(([^{;]*)(?:;|\{(.*?)\}\n)",
-        text,
-        re.M | re.S,
-    )
-    return {
-        name: "" if rest.rstrip().endswith("= 0") else body + " "
-        for name, rest, body in found
-    }
-
-
-def guard_default(body: str) -> str:
-    """What a default body does, in words: its message where it raises."""
-    if not body:
-        return "does not compile"
-    message = re.search(r'TORCH_CHECK\(\s*false,\s*"([^"]*)"', body)
-    if message:
-        return f'raises "{message[1]}"'
-    return "says no" if "return false" in body else "does nothing"
-
-
-def guard_overrides() -> list[str]:
-    """The methods that our guard overrides."""
-    source = ROOT / "backend" / "csrc" / "runtime" / "guard.cpp"
-    return re.findall(
-        r"(\w+)\([^()]*\)\s+const(?: noexcept)? override",
-        source.read_text("utf-8"),
-    )
-
-
 def guard_methods() -> str:
     """Every method of PyTorch's guard interface, as the page explains them."""
-    defaults = guard_interface()
+    interface = methods("guard")
     return table(
         ("Method", "Who asks", "Left out, it ...", "Test"),
         (
             (
                 f"[`{m.name}`](#{m.region})",
                 m.asked_by,
-                guard_default(defaults[m.name]),
+                default(interface[m.name]),
                 f"`{m.test}`{{.said}}",
             )
             for m in GUARD_METHODS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 from tables.common import code, table
@@ -30,6 +28,12 @@ ALLOCATOR_METHODS = [
         "C++ that wants an address alone",
         "The function that frees by address.",
         IN_CPP,
+    ),
+    AllocatorMethod(
+        "is_simple_data_ptr",
+        "`torch._lazy_clone()`, to know whether it may wait with the copy",
+        "PyTorch's: yes, where the address is also the context.",
+        "test_allocator.py::test_copy_data_parts_a_lazy_clone_from_its_source",
     ),
     AllocatorMethod(
         "copy_data",
@@ -90,6 +94,18 @@ HOST_METHODS = [
         PINNED + "test_pinned_memory_is_the_devices_host_memory",
     ),
     AllocatorMethod(
+        "is_simple_data_ptr",
+        "C++ that wants to share a block",
+        "PyTorch's: no, the context is the cache's.",
+        IN_CPP,
+    ),
+    AllocatorMethod(
+        "raw_deleter",
+        "C++ that wants an address alone",
+        "PyTorch's: none, so `raw_allocate` is refused.",
+        IN_CPP,
+    ),
+    AllocatorMethod(
         "copy_data", "C++ that clones a block", "`memcpy`.", IN_CPP
     ),
     AllocatorMethod(
@@ -130,18 +146,62 @@ HOST_METHODS = [
     ),
 ]
 
-
-def methods_of(header: str, *classes: str) -> list[str]:
-    """The virtual methods that these classes of a PyTorch header declare."""
-    import torch
-
-    text = (Path(torch.__file__).parent / "include" / header).read_text()
-    names: list[str] = []
-    for name in classes:
-        body = re.split(rf"struct (?:C10_API|TORCH_API) {name} ", text)[1]
-        body = body[: body.index("\n};")]
-        names += re.findall(r"virtual [^~(]*?(\w+)\(", body)
-    return names
+# Of PyTorch's cache of pinned blocks, which a backend derives from.
+FREED = PINNED + "test_empty_host_cache_returns_what_is_free"
+REUSED = PINNED + "test_a_block_waits_for_the_copy_that_uses_it"
+SIZES = PINNED + "test_sizes_above_a_threshold_are_not_rounded"
+KEPT = PINNED + "test_blocks_above_a_size_are_not_cached"
+CACHE_METHODS = [
+    AllocatorMethod(
+        "allocate",
+        "the allocator",
+        "PyTorch's, then what the cache has given up is freed.",
+        PINNED + "test_a_freed_block_is_used_again",
+    ),
+    AllocatorMethod(
+        "free",
+        "the end of a block",
+        "As `allocate`.",
+        PINNED + "test_a_block_that_is_given_back_lets_other_threads_run",
+    ),
+    AllocatorMethod("record_event", "the allocator", "PyTorch's.", REUSED),
+    AllocatorMethod("empty_cache", "the allocator", "As `allocate`.", FREED),
+    AllocatorMethod(
+        "pinned_use_background_threads",
+        "the cache, for an option",
+        "PyTorch's.",
+        PINNED + "test_the_cache_can_be_emptied_before_any_use_and_"
+        "served_by_a_thread",
+    ),
+    AllocatorMethod("copy_data", "the allocator", "`memcpy`.", IN_CPP),
+    *(
+        AllocatorMethod(name, "the cache", "PyTorch's.", REUSED)
+        for name in (
+            *("add_allocated_block", "get_free_block", "process_events"),
+            "process_events_for_specific_size",
+        )
+    ),
+    AllocatorMethod(
+        "pinned_max_round_threshold", "the cache", "PyTorch's.", SIZES
+    ),
+    AllocatorMethod("pinned_max_cached_size", "the cache", "PyTorch's.", KEPT),
+    AllocatorMethod(
+        "allocate_host_memory", "the cache", "`orMallocHost`.", FREED
+    ),
+    AllocatorMethod(
+        "free_block", "the cache, under its locks", "Gives it up.", FREED
+    ),
+    AllocatorMethod(
+        "record_stream", "the end of a block", "An event of ours.", REUSED
+    ),
+    AllocatorMethod(
+        "query_event", "the cache", "Whether the event is over.", REUSED
+    ),
+    AllocatorMethod("get_current_stream", "the cache", "The device's.", IN_CPP),
+    AllocatorMethod(
+        "stream_is_capturing", "the cache", "No: nothing captures.", IN_CPP
+    ),
+]
 
 
 def method_table(methods: list[AllocatorMethod]) -> str:

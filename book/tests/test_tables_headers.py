@@ -1,0 +1,137 @@
+"""The references of C and C++: all that the headers offer, as they say it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import regions
+import tables
+import torch_openreg
+
+BACKEND = regions.ROOT / "backend"
+EXPORTED = (BACKEND / "tests" / "exported_symbols.txt").read_text()
+
+HEADER = """#pragma once
+
+// About the header.
+
+namespace openreg {
+
+// [x-one] A caption.
+// Takes `n` and a thing_t.
+OPENREG_EXPORT int one(
+    int n);
+OPENREG_EXPORT extern int two;
+// [/x-one]
+
+// Not offered.
+int hidden();
+
+// Runs it.
+template <typename F>
+int run(F&& f) {
+  if (f) {
+    return f();
+  }
+
+  return 0;
+}
+
+// A guard.
+class Guard {
+ public:
+  explicit Guard(int n)
+      : n_(n) {
+    lock(n_);
+  }
+
+ private:
+  int n_;
+};
+
+// Checks.
+#define CHECK(call) \\
+  do {              \\
+  } while (0)
+
+}  // namespace openreg
+"""
+
+
+def test_a_header_is_read_with_its_comments() -> None:
+    assert list(tables.entries(HEADER)) == [
+        ("About the header.", []),
+        (
+            "A caption. Takes `n` and a thing_t.",
+            ["int one(\n    int n);", "extern int two;"],
+        ),
+        ("Runs it.", ["template <typename F>\nint run(F&& f);"]),
+        (
+            "A guard.",
+            ["class Guard {\n public:\n  explicit Guard(int n);\n};"],
+        ),
+        ("Checks.", ["#define CHECK(call)"]),
+    ]
+
+
+def test_names_of_code_are_marked_and_stars_are_stars() -> None:
+    assert tables.as_prose("orFree or an or* call of `x_y` at *p, say -1_") == (
+        "`orFree` or an or\\* call of `x_y` at \\*p, say -1_"
+    )
+
+
+@pytest.mark.parametrize("header", tables.public_headers())
+def test_everything_that_is_offered_says_what_it_is(header: str) -> None:
+    """Functions and macros do; a type may speak for itself."""
+    text = (BACKEND / header).read_text()
+    found = list(tables.entries(text))
+    for entry in found:
+        for declared in entry.declared:
+            head, _ = tables.directive(declared)
+            if re.match(r"\w+:(?:function|macro)", head):
+                assert entry.comment, declared
+    # Whatever is marked for export has been found.
+    marks = re.findall(r"^OPENREG_(?:EXPORT|API) ", text, re.M)
+    marks += re.findall(r"^\[\[noreturn\]\] OPENREG_EXPORT", text, re.M)
+    names = "\n".join(d for entry in found for d in entry.declared)
+    declared = [d for entry in found for d in entry.declared]
+    assert marks
+    assert len(declared) >= len(marks), names
+
+
+@pytest.mark.parametrize("header", tables.public_headers())
+def test_what_a_header_declares_the_library_exports(header: str) -> None:
+    for entry in tables.entries((BACKEND / header).read_text()):
+        for declared in entry.declared:
+            name = re.search(r"(\w+)\(", declared)
+            if name is None or re.match(
+                r"#|inline|template|typedef|struct|class|enum", declared
+            ):
+                continue
+            symbol = rf"^(?:openreg::)?{name[1]}(?:\(|$)"
+            assert re.search(symbol, EXPORTED, re.M), declared
+
+
+def test_the_public_headers_are_installed_under_a_name_of_their_own() -> None:
+    ours, _ = torch_openreg.cmake_prefix_path.split(";")
+    folder = Path(ours).parents[1] / "include"
+    installed = {
+        path.relative_to(folder).as_posix(): path.read_text()
+        for path in folder.rglob("*.h")
+    }
+    names = {tables.installed_name(h): h for h in tables.public_headers()}
+    assert installed.keys() == names.keys()
+    for name, text in installed.items():
+        own = re.findall(r'#include "(.+)"', text)
+        assert set(own) <= names.keys(), "an include that is not installed"
+        source = (BACKEND / names[name]).read_text()
+        source = re.sub(r'#include "(?:csrc/)?', '#include "openreg/', source)
+        assert text == source
+
+
+def test_every_public_header_is_on_a_page() -> None:
+    pages = "".join(regions.read_pages().values())
+    for header in tables.public_headers():
+        assert f"```{{generated}} cpp_{Path(header).stem}\n" in pages
+        assert f"`<{tables.installed_name(header)}>`" in tables.cpp_headers()
