@@ -169,3 +169,20 @@ def test_complex_numbers_are_divided_in_place_as_on_the_cpu() -> None:
     device = cpu.to("openreg")
     device.div_(2 - 1j)
     assert torch.equal(device.cpu(), cpu.div_(2 - 1j))
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements")
+@pytest.mark.parametrize("elements", [5, 20])
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_out_of_another_shape_is_resized_as_on_the_cpu(
+    elements: int, turned: bool
+) -> None:
+    def add(device: str) -> torch.Tensor:
+        x = torch.arange(12.0).reshape(3, 4).to(device)
+        x = x.t() if turned else x
+        out = torch.ones(elements, device=device)
+        return torch.add(x, x, out=out)
+
+    cpu, device = add("cpu"), add("openreg")
+    assert torch.equal(device.cpu(), cpu)
+    assert device.stride() == cpu.stride()

@@ -47,7 +47,12 @@ Excuses = Mapping[tuple[str, str], str]
 DEMANDED = "`c10::Allocator` demands the method; PyTorch never calls it here."
 COUNTED_ELSEWHERE = "It runs; g++ 12 counts it with the lines around it."
 ENDS = "Only a thread that asks in the last moment of a process gets here."
-FOREIGN = "No kernel of PyTorch raises anything else; one of yours might."
+FOREIGN = (
+    "A kernel that is queued here raises c10::Error; yours might raise this."
+)
+AT_REST = (
+    "It takes a stream that comes to rest between two lines of its caller."
+)
 EXCUSED: Excuses = {
     (
         "alias-cpu-allocator",
@@ -71,6 +76,15 @@ EXCUSED: Excuses = {
         "dev-begin-turn",
         'return fail(orErrorDeviceFailed, "the process is ending");',
     ): ENDS,
+    (
+        "device-error",
+        "throw c10::AcceleratorError(here, error, std::move(message));",
+    ): "A kernel that raises is told by its own error; this is for others.",
+    (
+        "launch-enqueue-work",
+        "std::rethrow_exception(std::exchange(raised, nullptr));",
+    ): AT_REST,
+    ("launch-run", "orSetKernelError(error.what());"): FOREIGN,
     ("launch-run", "} catch (...) {"): FOREIGN,
     (
         "launch-run",
