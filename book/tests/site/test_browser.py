@@ -161,7 +161,8 @@ def test_wide_boxes_are_reached_by_tab(page: Page, address: str) -> None:
     page.goto(address + "chapters/memory.html")
     page.wait_for_function("""() => {
       const boxes = document.querySelectorAll(".highlight pre, .table-wrapper");
-      const wide = [...boxes].filter(box => box.scrollWidth > box.clientWidth);
+      const wide = [...boxes].filter(box =>
+        box.checkVisibility() && box.scrollWidth > box.clientWidth);
       return wide.length && wide.every(box => box.tabIndex === 0);
     }""")
 
