@@ -179,8 +179,8 @@ def render(entry: Entry) -> str:
     said = as_prose(said)
     if twin:
         name, _, differs = as_prose(twin).partition(" Differs: ")
-        said += f"\n\n:Twin: {name.rstrip('.')}\n"
-        said += f":Differs: {differs}\n" if differs else ""
+        said += f"\n\n*Twin:* {name.rstrip('.')}."
+        said += f" *Differs:* {differs}" if differs else ""
     parts = [directive(declared) for declared in entry.declared]
     lines = []
     for number, (head, code) in enumerate(parts):
