@@ -35,8 +35,9 @@ VARIABLES = [
         "OPENREG_LAUNCH",
         "`auto`, `async`, `blocking`",
         "`auto`",
-        "When a kernel runs. So far all three run it at the call.",
-        "test_device.py::test_malformed_values_are_refused",
+        "Which thread runs a kernel, and when: "
+        "[the three modes](../chapters/stream.md#when-work-runs).",
+        "test_device_stream.py::test_mode_says_which_thread_runs_work",
     ),
     Variable(
         "OPENREG_SEGV_HANDLER",
