@@ -50,6 +50,9 @@ ENDS = "Only a thread that asks in the last moment of a process gets here."
 FOREIGN = (
     "A kernel that is queued here raises c10::Error; yours might raise this."
 )
+OVERLOAD = (
+    "What makes shallow copies here takes the other overload (torch 2.13)."
+)
 AT_REST = (
     "It takes a stream that comes to rest between two lines of its caller."
 )
@@ -76,6 +79,11 @@ EXCUSED: Excuses = {
         "dev-begin-turn",
         'return fail(orErrorDeviceFailed, "the process is ending");',
     ): ENDS,
+    (
+        "custom-tensor-impl",
+        "c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(",
+    ): OVERLOAD,
+    ("custom-tensor-impl", "return copy(version, allow_change);"): OVERLOAD,
     (
         "device-error",
         "throw c10::AcceleratorError(here, error, std::move(message));",
