@@ -71,10 +71,6 @@ EXCUSED: Excuses = {
     ("allocator-register", "other(settings);"): (
         "It is for a second backend that listens to the same settings."
     ),
-    ("boxed-device", "return current_device();"): (
-        "PyTorch calls no kernel of a device without a tensor, a generator or "
-        "a device."
-    ),
     (
         "dev-begin-turn",
         'return fail(orErrorDeviceFailed, "the process is ending");',

@@ -164,6 +164,12 @@ TOLD = [
         "chapters/autoload.md",
     ),
     Told(
+        "is here already, and PyTorch has room for one device",
+        "Two installed packages want the one dispatch key.",
+        "Load one: [life beside other backends](../howto/coexist.md).",
+        "howto/coexist.md",
+    ),
+    Told(
         "traced already",
         "The device has one trace for the process.",
         "Leave the other `with` first.",
@@ -235,7 +241,13 @@ TOLD = [
         "Expected all tensors to be on the same device, but found at least two",
         "An operator was given tensors of two devices.",
         "Move one: `x.to(y.device)`.",
-        "chapters/fallback.md",
+        "chapters/operators-inside.md",
+    ),
+    Told(
+        "gates of one size, side by side",
+        "A fused cell was given a tensor that does not divide into its gates.",
+        "Give it what the cell's linear layers return.",
+        "test_models.py::test_cells_look_at_shapes_and_devices_first",
     ),
     Told(
         "openreg: results of layout",
