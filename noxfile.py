@@ -30,7 +30,11 @@ PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 
 PYTEST = ("python", "-m", "pytest")
 # A file, and so a page, is run by one process from its top to its end.
-TWO_AT_A_TIME = ("--numprocesses=2", "--dist=loadfile")
+TWO_AT_A_TIME = (
+    "--numprocesses=2",
+    "--dist=loadfile",
+    "--no-loadscope-reorder",  # the longest stand early in the alphabet
+)
 # What Sphinx keeps from one print to the next stays outside the site.
 PRINT = ("sphinx-build", "-d", SITE.parent / "doctrees")
 

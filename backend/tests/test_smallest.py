@@ -82,6 +82,7 @@ WORK = {
     "random": random,
     "nothing": lambda d: torch.empty(0, 3, device=d) + 1,
     "item": lambda d: torch.tensor(t(d, 2, 3)[1, 2].item()),
+    "copy on write": lambda d: write(d, lambda x: torch._lazy_clone(x).zero_()),
 }
 wrong = {}
 for name, work in WORK.items():
@@ -99,7 +100,8 @@ def says(call):
 x = t("tiny", 2)
 print(json.dumps({
     "wrong": wrong,
-    "accelerator": str(torch.accelerator.current_accelerator()),
+    "accelerator": str(torch._C._get_accelerator(check=True)),
+    "ready": torch.accelerator.is_available() and torch.tiny.is_initialized(),
     "device 1": str(torch.ones(1, device="tiny:1").device),
     "in device 1": [
         str(torch.ones(1, device="tiny").device)
@@ -126,6 +128,7 @@ def test_the_smallest_backend_computes_what_the_cpu_does() -> None:
     assert json.loads(printed.splitlines()[-1]) == {
         "wrong": {},
         "accelerator": "tiny",
+        "ready": True,
         "device 1": "tiny:1",
         "in device 1": "tiny:1",
         "back": 0,

@@ -102,9 +102,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 // [smallest-hooks] What PyTorch's core asks; all else has an answer already.
 struct Hooks final : at::PrivateUse1HooksInterface {
-  bool isBuilt() const override {
-    return true;
-  }
   bool isAvailable() const override {
     return true;
   }
