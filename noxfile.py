@@ -377,7 +377,7 @@ def lint(session: nox.Session) -> None:
     book = ROOT / "book" / "_ext"
     machinery = [ROOT / "conftest.py", *book.glob("*.py")]
     session.log(f"backend C++: {count(cpp)} lines of at most 12500")
-    session.log(f"book machinery: {count(machinery)} lines of at most 1700")
+    session.log(f"book machinery: {count(machinery)} lines of at most 1800")
     sources = [path.read_text() for path in cpp if path.suffix == ".cpp"]
     heavy = sum("<ATen/" in text or "<torch/" in text for text in sources)
     session.log(f"C++ files that include ATen or torch: {heavy} of about 35")
