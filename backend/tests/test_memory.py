@@ -379,7 +379,8 @@ def random_rounds(seed: int, rounds: int) -> list[str]:
         if live and random.random() < 0.7:
             x, value, stream = live.pop(random.randrange(len(live)))
             with stream:
-                if not bool((x[:: max(1, len(x) // 100)] == value).all()):
+                # On the host: the others may have filled the device.
+                if not bool((x.cpu() == value).all()):
                     faults.append(f"step {step}: {value} was overwritten")
     return faults
 

@@ -55,9 +55,6 @@ struct Allocator final : c10::Allocator {
         OutOfMemoryError, address != nullptr || bytes == 0, "tiny is full");
     return {address, address, &driver_free, c10::Device(tiny, current)};
   }
-  c10::DeleterFnPtr raw_deleter() const override {
-    return &driver_free;
-  }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     driver_copy(to, from, bytes);
   }
