@@ -137,16 +137,23 @@ def site_packages(env: Path) -> Path:
     return env / "lib" / python / "site-packages"
 
 
+def dependency_groups() -> dict[str, list[str]]:
+    project = nox.project.load_toml(ROOT / "pyproject.toml")
+    return project["dependency-groups"]
+
+
 def environment(session: nox.Session) -> None:
     """Everything that pyproject.toml's dependency groups list."""
     compiler = shutil.which(os.environ.get("CXX", "c++"))
     here = (platform.system(), platform.machine(), sys.version_info[:2])
     if why := refusal(*here, compiler):
         session.error(why)
-    groups = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
     # The browser's tests are installed by the one session that runs them.
     needs = [
-        n for name, group in groups.items() if name != "site" for n in group
+        n
+        for name, group in dependency_groups().items()
+        if name != "site"
+        for n in group
     ]
     stamp = SHARED / "dependencies.stamp"
     if text := changed(stamp, needs):
@@ -228,14 +235,14 @@ def site(session: nox.Session) -> None:
             "chromium), or name yours in CHROMIUM."
         )
     build_checked(session)
-    groups = nox.project.load_toml(ROOT / "pyproject.toml")["dependency-groups"]
+    needs = dependency_groups()["site"]
     stamp = SHARED / "site.stamp"
-    if text := changed(stamp, groups["site"]):
-        pip_install(session, SHARED, *groups["site"])
+    if text := changed(stamp, needs):
+        pip_install(session, SHARED, *needs)
         stamp.write_text(text)
     run(session, *PRINT, "-nWq", ROOT / "book", SITE)
     tests = ROOT / "book" / "tests" / "site"
-    run(session, "python", "-m", "pytest", *(session.posargs or [tests]))
+    run(session, *PYTEST, *(session.posargs or [tests]))
 
 
 @nox.session
@@ -292,7 +299,7 @@ def accept(session: nox.Session) -> None:
 def stress(session: nox.Session) -> None:
     """Run the long tests once, and those of concurrency twenty times over."""
     build_checked(session)
-    run(session, "python", "-m", "pytest", "-m", "stress", *session.posargs)
+    run(session, *PYTEST, "-m", "stress", *session.posargs)
     if session.posargs:
         return
     tests = ROOT / "backend" / "tests"
@@ -304,7 +311,7 @@ def stress(session: nox.Session) -> None:
     for turn in range(20):
         mode = ("auto", "async")[turn % 2]
         session.log(f"Concurrency, {turn + 1} of 20, OPENREG_LAUNCH={mode}.")
-        run(session, "python", "-m", "pytest", *files, OPENREG_LAUNCH=mode)
+        run(session, *PYTEST, *files, OPENREG_LAUNCH=mode)
 
 
 @nox.session

@@ -7,6 +7,7 @@ the mark `@pytest.mark.proves("stream-order")`.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -55,6 +56,12 @@ def find_tests(tests: Mapping[str, str]) -> dict[str, list[Test]]:
     return found
 
 
+@functools.cache
+def proofs() -> dict[str, list[Test]]:
+    """Claim -> the tests of this tree that prove it. Parses all of them."""
+    return find_tests(read_tests())
+
+
 def functions(
     body: list[ast.stmt], within: str = ""
 ) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -66,7 +73,7 @@ def functions(
 
 
 def check(pages: Mapping[str, str], tests: Mapping[str, str]) -> Iterator[str]:
-    proofs = find_tests(tests)
+    proving = find_tests(tests)
     made: dict[str, str] = {}
     for name, where in find_claims(pages):
         if not NAME.fullmatch(name):
@@ -74,11 +81,11 @@ def check(pages: Mapping[str, str], tests: Mapping[str, str]) -> Iterator[str]:
         if name in made:
             yield f"{where}: claim {name!r} is made at {made[name]}; link to it"
         made[name] = where
-        if name not in proofs:
+        if name not in proving:
             yield (
                 f"{where}: no test proves {name!r}; mark one with "
                 f'@pytest.mark.proves("{name}")'
             )
-    for name, proving in proofs.items():
+    for name, by in proving.items():
         if name not in made:
-            yield f"{proving[0]}: no page claims {name!r}"
+            yield f"{by[0]}: no page claims {name!r}"

@@ -7,6 +7,7 @@ foot of each page says what a full run of the tests has run of it.
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
@@ -36,7 +37,7 @@ class Claim(SphinxRole):
         rows = "".join(
             f'<a href="{up}{listing.source_page(test.file)}.html'
             f'#L-{test.line}"><code>{test.file}::{test.name}</code></a>'
-            for test in claims.find_tests(claims.read_tests()).get(name, [])
+            for test in claims.proofs().get(name, [])
         )
         # A box within a paragraph can hold no list.
         html = (
@@ -92,7 +93,7 @@ def add_footer(
     if page not in app.env.found_docs or "body" not in context:
         return
     file = f"book/{page}.md"
-    text = {file: regions.read_pages().get(file, "")}
+    text = {file: Path(app.env.doc2path(page)).read_text("utf-8")}
     line = summary(
         app.openreg_proof,
         file,
@@ -111,6 +112,7 @@ def read_proof(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    claims.proofs.cache_clear()
     app.add_role("claim", Claim())
     app.connect("builder-inited", read_proof)
     app.connect("html-page-context", add_footer)

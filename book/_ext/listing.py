@@ -267,7 +267,7 @@ def links_back(app: Sphinx) -> dict[str, set[LinkBack]]:
         link = (region.first, f"{page}.html#{region.name}", region.caption)
         links.setdefault(region.file, set()).add(link)
     labels = app.env.domains.standard_domain.anonlabels
-    for claim, tests in claims.find_tests(claims.read_tests()).items():
+    for claim, tests in claims.proofs().items():
         page, anchor = labels.get(f"claim-{claim}", ("index", ""))
         for test in tests:
             link = (test.line, f"{page}.html#{anchor}", f"Proves {claim}.")

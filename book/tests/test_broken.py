@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from sybil import Document
+from _pages import failures
 from test_site import Page, dead_links, foreign, machine_paths
 
 import claims
@@ -103,16 +103,7 @@ def run_examples(book: Book, root: Path) -> Iterator[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     for page, text in book.pages.items():
-        document = Document(text, page)
-        conftest.begin_page(document.namespace)
-        for region in conftest.collect(document):
-            document.add(region)
-        for example in document.examples():
-            try:
-                example.evaluate()
-            except AssertionError as failure:
-                yield str(failure)
-        conftest.end_page(document.namespace)
+        yield from map(str, failures(page, text))
     conftest.EDITS.clear()
 
 

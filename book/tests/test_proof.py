@@ -251,7 +251,7 @@ def test_a_run_that_lacks_nothing_is_recorded(
     monkeypatch.setattr(proof, "unproven", lambda *args: [])
     monkeypatch.setattr(proof, "unrun", lambda *args: [])
     monkeypatch.setattr(proof, "run_gcov", lambda *folders: [])
-    proofs = claims.find_tests(claims.read_tests())
+    proofs = claims.proofs()
     cases = "".join(
         f'<testcase classname="{test.file[:-3].replace("/", ".")}'
         f'{test.name.rpartition("::")[0] and "." + test.name.split("::")[0]}" '

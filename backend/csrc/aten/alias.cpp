@@ -233,7 +233,8 @@ at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
   return result;
 }
 
-// A solver may leave its result conjugated, as a bit.
+// What a kernel resized is resized on the device too. A solver may also leave
+// its result conjugated, as a bit.
 static void follow(const at::Tensor& device, const at::Tensor& alias) {
   auto* const impl = device.unsafeGetTensorImpl();
   const auto* const changed = alias.unsafeGetTensorImpl();

@@ -54,7 +54,7 @@ def pages_of_record(record: dict[str, Any] | None) -> str:
 
 def checked_claims() -> str:
     """One row a claim: where it is made, and what proves it."""
-    tests = claims.find_tests(claims.read_tests())
+    tests = claims.proofs()
     return table(
         ("Claim", "Test"),
         (
