@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
@@ -36,6 +37,12 @@ DONE = "(command done)\n"
 FOLDER, RAN = "(folder)", "(ran)"
 # What `--accept` would change in the pages.
 EDITS: list[accept.Edit] = []
+# What tests and pages compile.
+EXTENSIONS = Path(
+    os.environ.setdefault(
+        "TORCH_EXTENSIONS_DIR", str(regions.ROOT / "build" / "extensions")
+    )
+)
 
 
 def differs(expected: str, got: str, what: str) -> str | None:
@@ -206,6 +213,21 @@ pytest_collect_file = Sybil(
     setup=begin_page,
     teardown=end_page,
 ).pytest()
+
+
+def unlock(folder: Path, seconds: float = 900) -> None:
+    """Removes the locks that compilations have left which were killed.
+
+    PyTorch 2.13 waits forever for them; no compilation here takes so long.
+    """
+    for lock in folder.glob("*/lock"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - lock.stat().st_mtime > seconds:
+                lock.unlink()
+
+
+def pytest_configure() -> None:
+    unlock(EXTENSIONS)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -255,10 +255,22 @@ def tests(session: nox.Session) -> None:
     count_all(session)
     # However work is launched, the same must come of it.
     again = (*PYTEST, *TWO_AT_A_TIME, ROOT / "backend" / "tests", "-m")
-    which = "not stress and not one_mode"
-    run(session, *again, which, OPENREG_LAUNCH="async")
-    run(session, *again, f"{which} and not queued", OPENREG_LAUNCH="blocking")
+    for mode, which in {"async": "", "blocking": " and not queued"}.items():
+        which = f"not stress and not one_mode{which}"
+        run(session, *again, which, **counting(), OPENREG_LAUNCH=mode)
     run(session, "python", PROOF_PROGRAM, CHECKED_TREE)
+
+
+def counting() -> dict[str, str]:
+    """Lets what tests and pages compile count the lines that run."""
+    compiler = f"{PROOF_PROGRAM.parent / 'counting'}{os.pathsep}"
+    return {
+        "PATH": f"{compiler}{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "CXX": "c++",
+        "REAL_CXX": os.environ.get("CXX", "c++"),
+        "COUNTS": str(PROOF / "examples"),
+        "TORCH_EXTENSIONS_DIR": str(PROOF / "extensions"),
+    }
 
 
 def count_all(session: nox.Session) -> None:
@@ -272,16 +284,8 @@ def count_all(session: nox.Session) -> None:
         old.unlink(missing_ok=True)
     run(session, "python", PROOF_PROGRAM, "begin")
     report = f"--junit-xml={PROOF / 'tests.xml'}"
-    compiler = f"{PROOF_PROGRAM.parent / 'counting'}{os.pathsep}"
-    run(
-        session,
-        *("coverage", "run", "-m", "pytest", *TWO_AT_A_TIME, report),
-        PATH=f"{compiler}{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        CXX="c++",
-        REAL_CXX=os.environ.get("CXX", "c++"),
-        COUNTS=str(PROOF / "examples"),
-        TORCH_EXTENSIONS_DIR=str(PROOF / "extensions"),
-    )
+    pytest = ("coverage", "run", "-m", "pytest", *TWO_AT_A_TIME)
+    run(session, *pytest, report, **counting())
     run(session, "coverage", "combine", "--quiet")
     # A page also runs files that are gone with its folder.
     run(session, "coverage", "json", "-qi", "-o", PROOF / "python.json")

@@ -26,8 +26,7 @@ def load_every_stub() -> None:
 
     This process is good for nothing else afterwards.
     """
-    folder = Path(cpp_extension.get_default_build_root(), "stub_lists")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = Path(cpp_extension._get_build_directory("stub_lists", False))
     headers, registrations = [], []
     for number, (header, names) in enumerate(listed_stubs().items()):
         # Three headers give these names to three types, so only one of them

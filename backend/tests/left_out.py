@@ -94,14 +94,14 @@ def answer(code: str, names: dict[str, object]) -> str:
 
 def build() -> str:
     """The library with switches; its path."""
-    folder = Path(cpp_extension.get_default_build_root(), "smallest_switched")
-    folder.mkdir(parents=True, exist_ok=True)
+    name = "smallest_switched"
+    folder = Path(cpp_extension._get_build_directory(name, False))
     path = folder / "smallest_switched.cpp"
     text = switched((FOLDER / "smallest.cpp").read_text())[0]
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return cpp_extension.load(
-        "smallest_switched",
+        name,
         [str(path)],
         extra_cflags=["-O0"],
         is_python_module=False,

@@ -1,6 +1,8 @@
 """How pages run: what passes, and that each mistake turns a page red."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -106,3 +108,16 @@ def test_a_page_starts_on_device_0_with_seed_0() -> None:
         numbers.append((torch.rand(3), torch.rand(3, device="openreg").cpu()))
         torch.openreg.set_device(1)
     assert all(map(torch.equal, *numbers))
+
+
+def test_a_lock_that_a_killed_compilation_left_is_removed(
+    tmp_path: Path,
+) -> None:
+    locks = [tmp_path / name / "lock" for name in ("left", "in use")]
+    for lock in locks:
+        lock.parent.mkdir()
+        lock.touch()
+    hours_ago = locks[0].stat().st_mtime - 7200
+    os.utime(locks[0], (hours_ago, hours_ago))
+    conftest.unlock(tmp_path)
+    assert [lock.exists() for lock in locks] == [False, True]
