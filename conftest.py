@@ -209,7 +209,8 @@ def end_page(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[collect],
-    patterns=["book/**/*.md", "book/*.md"],
+    path="book",
+    patterns=["*.md"],
     setup=begin_page,
     teardown=end_page,
 ).pytest()

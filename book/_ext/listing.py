@@ -19,7 +19,6 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
-from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
@@ -131,8 +130,6 @@ class PyTorch(Code):
     def run(self) -> list[nodes.Node]:
         file = self.arguments[0]
         spec = importlib.util.find_spec("torch")
-        assert spec is not None
-        assert spec.origin is not None
         path = Path(spec.origin).parent.parent / file
         try:
             lines = path.read_text("utf-8").splitlines()
@@ -232,8 +229,6 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     One whose text and links are those of the last print is not made again.
     """
     builder = app.builder
-    assert isinstance(builder, StandaloneHTMLBuilder)
-    assert builder.highlighter is not None
     titles = [(p, title.astext()) for p, title in app.env.titles.items()]
     style = builder.build_info.config_hash, *titles
     look = hash_of(style, builder.templates.newest_template_mtime())

@@ -187,7 +187,6 @@ def find_fences(page: str, text: str, above: int = 0) -> Iterator[Fence]:
     for token in markdown().parse(text):
         if token.type not in ("fence", "colon_fence", "code_block"):
             continue
-        assert token.map is not None
         kind, _, argument = token.info.strip().partition(" ")
         if token.type == "code_block":
             kind = "(indented)"

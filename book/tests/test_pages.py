@@ -1,13 +1,17 @@
 """How pages run: what passes, and that each mistake turns a page red."""
 
+import contextlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from sybil import Document
+from sybil import Document, Example
 from sybil.example import SybilFailure
 
 import conftest
@@ -21,12 +25,16 @@ def namespace() -> Iterator[dict[str, Any]]:
     conftest.end_page(names)
 
 
-def run(text: str, namespace: dict[str, Any]) -> None:
+def examples(text: str, namespace: dict[str, Any]) -> list[Example]:
     document = Document(text, "page.md")
     document.namespace = namespace
     for region in conftest.collect(document):
         document.add(region)
-    for example in document.examples():
+    return list(document.examples())
+
+
+def run(text: str, namespace: dict[str, Any]) -> None:
+    for example in examples(text, namespace):
         example.evaluate()
 
 
@@ -39,11 +47,15 @@ def console(body: str) -> str:
     return f"```console\n{body}\n```\n"
 
 
+PYTHON = Path(sys.executable).with_name("python")
 GOOD = {
     "program": python("print(40 + 2)", "42"),
     "silent program": python("x = 1"),
     "names carry on": python("x = 6") + python("print(x * 7)", "42"),
     "varies": python("print(object())", "<object object at 0x...>"),
+    "annotations": python(
+        "def f(x: int): ...\nprint(f.__annotations__)", "{'x': <class 'int'>}"
+    ),
     "session": python(">>> 40 + 2\n42"),
     "error": python(
         ">>> 1 / 0\nTraceback (most recent call last):\n...\n"
@@ -52,15 +64,21 @@ GOOD = {
     "command": console("$ echo one; echo two >&2\none\ntwo"),
     "two commands": console("$ printf a\na\n$ echo b\nb"),
     "here document": console("$ cat > f <<END\n> a\n> END\n$ cat f\na"),
-    "one folder a page": console("$ echo a > f") + console("$ cat f\na"),
+    "one folder a page": console("$ ls -A\n$ echo a > f")
+    + console("$ cat f\na"),
     "expected failure": console('$ false || echo "exit $?"\nexit 1'),
     "root": console("$ ls $REPO/noxfile.py\n/...noxfile.py"),
-    "interpreter": console("$ python -c 'import torch'"),
+    "interpreter": console(f"$ command -v python\n{PYTHON}"),
+    "a reader's desk": console("$ echo ${CI-none}\nnone"),
 }
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_runs(text: str, namespace: dict[str, Any]) -> None:
+def test_runs(
+    text: str, namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "1")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     run(text, namespace)
 
 
@@ -78,6 +96,13 @@ BAD = {
         ),
         "KeyError: 1",
     ),
+    "error with another message": (
+        python(
+            ">>> {}[1]\nTraceback (most recent call last):\n...\nKeyError: 2"
+        ),
+        "KeyError: 1",
+    ),
+    "second command says else": (console("$ true\n$ echo b\nc"), "$ echo b"),
     "command says else": (console("$ echo a\nb"), "$ echo a"),
     "command says more": (console("$ echo a; echo b\na"), "$ echo a; echo b"),
     "command fails": (console("$ exit 3"), "status 3"),
@@ -98,6 +123,54 @@ def test_an_assert_shows_values_and_line(namespace: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match=r"assert 1 == 2") as failure:
         run("# Title\n\n" + python("x = 1\nassert x == 2"), namespace)
     assert failure.traceback[-1].lineno + 1 == 5
+
+
+def test_a_command_waits_for_no_key_and_not_forever(
+    namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    real = subprocess.run
+
+    def note(command: list[str], **how: Any) -> Any:
+        asked.update(how)
+        return real(command, **how)
+
+    monkeypatch.setattr(subprocess, "run", note)
+    run(console("$ cat"), namespace)
+    assert asked["stdin"] == subprocess.DEVNULL
+    assert asked["timeout"] == 600
+
+
+def set_up(example: Example) -> None:
+    """What pytest does before it runs the example."""
+    hook = conftest.pytest_runtest_setup(SimpleNamespace(example=example))
+    next(hook)
+    with contextlib.suppress(StopIteration):
+        next(hook)
+
+
+def test_what_stands_above_an_example_runs_first_and_once(
+    namespace: dict[str, Any],
+) -> None:
+    page = (
+        python("x = [1]") + python("x.append(2)") + python("print(x)", "[1, 2]")
+    )
+    first, _, last = examples(page, namespace)
+    set_up(first)
+    first.evaluate()
+    for _ in range(2):
+        set_up(last)
+        last.evaluate()
+
+
+def test_what_a_page_made_goes_with_it() -> None:
+    names: dict[str, Any] = {}
+    conftest.begin_page(names)
+    folder = Path(names[conftest.FOLDER].name)
+    assert folder.is_dir()
+    conftest.end_page(names)
+    assert not folder.exists()
+    assert names == {}
 
 
 def test_a_page_starts_on_device_0_with_seed_0() -> None:
