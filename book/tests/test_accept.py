@@ -31,8 +31,10 @@ BEFORE_AND_AFTER = {
         "```python\nprint(4)\n```\n\n```output\n4\n```\n",
     ),
     "an output in a list": (
-        "- x\n\n  ```python\n  print(1)\n  ```\n\n  ```output\n  2\n  ```\n",
-        "- x\n\n  ```python\n  print(1)\n  ```\n\n  ```output\n  1\n  ```\n",
+        "- x\n\n  ```python\n  print('1\\n\\n2')\n  ```\n\n"
+        "  ```output\n  2\n  ```\n",
+        "- x\n\n  ```python\n  print('1\\n\\n2')\n  ```\n\n"
+        "  ```output\n  1\n\n  2\n  ```\n",
     ),
     "a session": (
         "```python\n>>> 1\n2\n3\n>>> x = [\n... 3]\n"
@@ -116,7 +118,9 @@ def test_nothing_is_written_unless_asked(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_pages_change_only_when_asked(asked: bool, tmp_path: Path) -> None:
+def test_pages_change_only_when_asked(
+    asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\n>>> 1\n2\n```\n")
     conftest.EDITS.extend(run(page))
@@ -125,3 +129,4 @@ def test_pages_change_only_when_asked(asked: bool, tmp_path: Path) -> None:
     conftest.pytest_sessionfinish(session)
     conftest.EDITS.clear()
     assert (">>> 1\n1\n" in page.read_text()) == asked
+    assert (f"Changed {page}: look" in capsys.readouterr().out) == asked

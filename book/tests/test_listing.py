@@ -1,5 +1,6 @@
 """The directives, each with what it shows and what it refuses."""
 
+import re
 import runpy
 
 import pytest
@@ -49,6 +50,8 @@ def test_listing_shows_code_place_and_sentence(render: CreateDoctree) -> None:
     assert "'hl_lines': [2]" in text
     assert "source/backend/device/memory.cpp.html#L-3" in text
     assert 'ids="dev-one"' in text
+    assert re.search(r"The\s+<literal>\s+first\s+region\.", text)
+    assert '<reference classes="headerlink" refid="dev-one"' in text
     assert 'refid="dev-one"' in result.get_resolved_pformat()
 
 

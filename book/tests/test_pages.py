@@ -4,7 +4,8 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -63,6 +64,7 @@ GOOD = {
     ),
     "command": console("$ echo one; echo two >&2\none\ntwo"),
     "two commands": console("$ printf a\na\n$ echo b\nb"),
+    "output like a prompt": console("$ echo a; echo '> b'\na\n> b"),
     "here document": console("$ cat > f <<END\n> a\n> END\n$ cat f\na"),
     "one folder a page": console("$ ls -A\n$ echo a > f")
     + console("$ cat f\na"),
@@ -83,6 +85,10 @@ def test_runs(
 
 
 BAD = {
+    "output elsewhere": (
+        python("print(1)") + "\nText.\n\n```output\n1\n```\n",
+        "The printed text differs",
+    ),
     "wrong output": (python("print(1)", "2"), "The printed text differs"),
     "prints what is not shown": (
         python("print(1)"),
@@ -96,6 +102,7 @@ BAD = {
         ),
         "KeyError: 1",
     ),
+    "error that nobody expects": (python(">>> {}[1]\n1"), "KeyError: 1"),
     "error with another message": (
         python(
             ">>> {}[1]\nTraceback (most recent call last):\n...\nKeyError: 2"
@@ -117,6 +124,11 @@ def test_fails(text: str, says: str, namespace: dict[str, Any]) -> None:
     with pytest.raises(SybilFailure) as failure:
         run(text, namespace)
     assert says in str(failure.value)
+
+
+def test_an_example_stands_in_its_line(namespace: dict[str, Any]) -> None:
+    page = "# Title\n\n" + python("x = 1", "1") + "\n" + console("$ ls")
+    assert [e.line for e in examples(page, namespace)] == [3, 11]
 
 
 def test_an_assert_shows_values_and_line(namespace: dict[str, Any]) -> None:
@@ -141,9 +153,9 @@ def test_a_command_waits_for_no_key_and_not_forever(
     assert asked["timeout"] == 600
 
 
-def set_up(example: Example) -> None:
-    """What pytest does before it runs the example."""
-    hook = conftest.pytest_runtest_setup(SimpleNamespace(example=example))
+def set_up(**item: object) -> None:
+    """What pytest does before it runs a test or an example."""
+    hook = conftest.pytest_runtest_setup(SimpleNamespace(**item))
     next(hook)
     with contextlib.suppress(StopIteration):
         next(hook)
@@ -152,39 +164,57 @@ def set_up(example: Example) -> None:
 def test_what_stands_above_an_example_runs_first_and_once(
     namespace: dict[str, Any],
 ) -> None:
-    page = (
-        python("x = [1]") + python("x.append(2)") + python("print(x)", "[1, 2]")
-    )
+    page = python('x = [*globals().get("x", []), 1]')
+    page += python("x.append(2)") + python("print(x)", "[1, 2]")
     first, _, last = examples(page, namespace)
-    set_up(first)
+    set_up(example=first)
     first.evaluate()
     for _ in range(2):
-        set_up(last)
+        set_up(example=last)
         last.evaluate()
 
 
+class Cycle:
+    """Refers to itself, as an operator does that a page has defined."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
 def test_what_a_page_made_goes_with_it() -> None:
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"x": Cycle()}
+    left = weakref.ref(names["x"])
+    torch.openreg.set_device(1)
     conftest.begin_page(names)
+    assert torch.openreg.current_device() == 0
     folder = Path(names[conftest.FOLDER].name)
     assert folder.is_dir()
     conftest.end_page(names)
     assert not folder.exists()
     assert names == {}
+    assert left() is None
 
 
-def test_a_page_starts_on_device_0_with_seed_0() -> None:
+@pytest.mark.parametrize("begin", [conftest.reset, set_up])
+def test_pages_and_tests_start_on_device_0_with_seed_0(
+    begin: Callable[[], None],
+) -> None:
     numbers = []
     for _ in range(2):
-        conftest.reset()
-        assert torch.openreg.current_device() == 0
+        begin()
+        current = torch.openreg.current_stream()
+        assert current == torch.openreg.default_stream(0)
         numbers.append((torch.rand(3), torch.rand(3, device="openreg").cpu()))
+        torch.openreg.set_stream(torch.openreg.Stream())
+        index = torch.full((1, 1), 9, device="openreg")
+        with pytest.raises(torch.AcceleratorError):  # which lasts
+            index.gather(0, index).cpu()
         torch.openreg.set_device(1)
     assert all(map(torch.equal, *numbers))
 
 
 def test_a_lock_that_a_killed_compilation_left_is_removed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = [tmp_path / name / "lock" for name in ("left", "in use")]
     for lock in locks:
@@ -192,5 +222,6 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
         lock.touch()
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
-    conftest.unlock(tmp_path)
+    monkeypatch.setattr(conftest, "EXTENSIONS", tmp_path)
+    conftest.pytest_configure()
     assert [lock.exists() for lock in locks] == [False, True]

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -250,6 +251,36 @@ def test_the_foot_of_a_page_says_what_ran() -> None:
         "1 claim with 2 tests; torch 2.13.0, abc1234, 2026-01-02."
     )
     assert "Not yet run" in footer.summary(None, page, shown, made)
+
+
+def test_the_foot_says_nothing_of_what_a_page_lacks() -> None:
+    foot = footer.summary(RECORD, "book/index.md", [], [])
+    assert foot == "Checked: torch 2.13.0, abc1234, 2026-01-02."
+    foot = footer.summary(RECORD, "book/index.md", [REGION], [])
+    assert foot.startswith("Checked: 1 listing of 1 file, whose 2 lines of")
+    assert "without a line" not in foot
+
+
+def test_a_page_of_the_book_gets_its_foot(tmp_path: Path) -> None:
+    (tmp_path / "copy.md").write_text("It is so. {claim}`copy-overlap`\n")
+    shown = [("chapters/copy", REGION), ("index", REGION)]
+    env = SimpleNamespace(
+        found_docs={"chapters/copy"},
+        doc2path=lambda page: tmp_path / "copy.md",
+        openreg_shown=shown,
+    )
+    app = SimpleNamespace(env=env, openreg_proof=RECORD)
+    context = {"body": "<p>B</p>"}
+    footer.add_footer(app, "genindex", "", context, None)
+    assert context == {"body": "<p>B</p>"}
+    footer.add_footer(app, "chapters/copy", "", context, None)
+    foot = context["body"].removeprefix('<p>B</p><p class="proof" role="note">')
+    assert foot.startswith("Checked: 1 listing of 1 file")
+    assert "3 examples run and compared; 1 claim with 2 tests" in foot
+    assert '<a href="../about/checked.html">' in foot
+    without: dict[str, str] = {}
+    footer.add_footer(app, "chapters/copy", "", without, None)
+    assert without == {}
 
 
 def test_the_table_of_pages_has_a_row_for_each() -> None:

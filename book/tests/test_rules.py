@@ -32,6 +32,8 @@ def test_every_example_program_says_how_it_ends_and_is_run() -> None:
 def test_a_good_book_breaks_no_rule() -> None:
     page = SHOWN + "```python\nprint(1)\n```\n\n```output\n1\n```\n"
     assert regions.check({COPY: GOOD}, {PAGE: page}) == []
+    longest = GOOD.replace("int x;\n", "int x;\n" * 40 + "\n")
+    assert regions.check({COPY: longest}, {PAGE: page}) == []
 
 
 MARKERS = {
@@ -97,11 +99,18 @@ def test_a_bad_fence_is_named_with_its_place(message: str, page: str) -> None:
     assert any(message in w and w.startswith(f"{PAGE}:") for w in wrong), wrong
 
 
+def test_an_output_belongs_to_a_fence_of_its_page() -> None:
+    pages = {"a.md": "```python\n1\n```\n", "b.md": "\n\n\n```output\n1\n```\n"}
+    (wrong,) = regions.check({}, pages)
+    assert "b.md:4: output stands right below" in wrong
+
+
 @pytest.mark.parametrize("kind", regions.KINDS)
 def test_a_good_fence_is_right(kind: str) -> None:
     bodies = {
         "console": "$ ls",
         "text": "costs 5 $ or more",
+        "md": "f()  # doctest: +SKIP",
         "{eval-rst}": ".. currentmodule:: a\n\n.. autodata:: f\n   :no-value:",
     }
     page = f"````{kind}\n{bodies.get(kind, 'x')}\n````\n"
@@ -114,6 +123,7 @@ def test_a_good_fence_is_right(kind: str) -> None:
 def test_only_the_version_that_is_pinned_is_right() -> None:
     text = "So it is (torch 2.13)."
     assert regions.check(PYPROJECT, {PAGE: text}) == []
+    assert len(regions.check({}, {PAGE: text})) == 1
     assert (
         len(regions.check({**PYPROJECT, "a.py": f"# {text[:-3]}2)"}, {})) == 1
     )
@@ -166,6 +176,11 @@ def test_markers_are_looked_for_in(file: str, tmp_path: Path) -> None:
     assert regions.read_sources(tmp_path) == {file: "x"}
 
 
+def test_a_page_shows_what_its_listings_name() -> None:
+    page = "```{listing} a-b\n```\n```{drawing} c-d\n```\n"
+    assert regions.pages_of({PAGE: page}) == {"a-b": PAGE}
+
+
 def test_what_was_printed_is_no_page(tmp_path: Path) -> None:
     for folder in ("book/_build/html", "book/about"):
         (tmp_path / folder).mkdir(parents=True)
@@ -180,6 +195,8 @@ PROGRAMS = {
     "no page and no test runs it": [
         ("# expect: ok", "", 'f("friend.py")'),
         ("# expect: ok", "", 'f("end.cpp")'),
+        ("# expect: ok", RUN.replace("console", "text"), ""),
+        ("# expect: ok", RUN.replace("end.py", "en.py"), ""),
     ],
     "no page shows its end": [
         ("# expect: exit 3", RUN, ""),
@@ -230,6 +247,8 @@ def test_pytest_collects_every_example(page: str) -> None:
 def test_a_prompt_outside_of_a_fence_is_found(line: str) -> None:
     assert len(list(regions.check_prompts(PAGE, f"```text\n```\n{line}"))) == 1
     assert not list(regions.check_prompts(PAGE, f"```python\n{line}\n```"))
+    fenced = f"```text\n```python\n{line}\n```"  # ends in its last line
+    assert not list(regions.check_prompts(PAGE, fenced))
 
 
 def test_examples_in_tabs_and_notes_are_collected() -> None:

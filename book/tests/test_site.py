@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import torch
 
+import claims
 import regions
 
 # Where this print says that it stands, and that its sources do.
@@ -183,6 +184,28 @@ def test_no_path_of_this_machine_is_printed(site: Path) -> None:
     files = [*site.rglob("*.html"), *site.rglob("*.js*")]
     texts = {path: path.read_text() for path in files}
     assert list(machine_paths(texts)) == []
+
+
+def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
+    feet = {
+        path.relative_to(site).with_suffix("").as_posix()
+        for path in site.rglob("*.html")
+        if '<p class="proof" role="note">' in path.read_text()
+    }
+    pages = regions.read_pages()
+    assert feet == {page.removeprefix("book/")[:-3] for page in pages}
+
+
+def test_each_claim_opens_the_list_of_its_tests(site: Path) -> None:
+    for name, where in claims.find_claims(regions.read_pages()):
+        file = where.partition(":")[0].removeprefix("book/")
+        html = (site / file).with_suffix(".html").read_text()
+        box = html.partition(f'id="claim-{name}-by"')[2].partition("</p>")[0]
+        listed = re.findall(r"<code>(.*?)</code>", box)
+        assert listed[: len(proofs := claims.proofs()[name])] == list(
+            map(str, proofs)
+        ), name
+        assert f'popovertarget="claim-{name}-by"' in html
 
 
 def test_every_image_has_words(pages: dict[Path, Page]) -> None:
