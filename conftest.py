@@ -186,11 +186,12 @@ def collect(document: Document) -> Iterator[Region]:
 
 
 def reset() -> None:
-    """Every test and every page starts alike: device 0, nothing pending."""
+    """Tests and pages start alike: device 0, nothing pending or counted."""
     for index in range(torch.openreg.device_count()):
         torch.openreg.reset_device(index)
         torch.openreg.set_stream(torch.openreg.default_stream(index))
     torch.openreg.set_device(0)
+    torch.openreg.fallback.reset()
     torch.manual_seed(0)
 
 

@@ -110,6 +110,17 @@ def test_a_page_starts_on_device_0_with_seed_0() -> None:
     assert all(map(torch.equal, *numbers))
 
 
+def test_a_page_starts_with_nothing_counted() -> None:
+    library = torch.library.Library("openreg_pages_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    torch.ops.openreg_pages_test.twice(torch.ones(1, device="openreg"))
+    library._destroy()
+    assert torch.openreg.fallback.counts()
+    conftest.reset()
+    assert not torch.openreg.fallback.counts()
+
+
 def test_a_lock_that_a_killed_compilation_left_is_removed(
     tmp_path: Path,
 ) -> None:
