@@ -10,6 +10,7 @@ import torch
 from sybil import Document
 from sybil.example import SybilFailure
 
+import _session
 import conftest
 
 
@@ -130,5 +131,5 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
         lock.touch()
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
-    conftest.unlock(tmp_path)
+    _session.unlock(tmp_path)
     assert [lock.exists() for lock in locks] == [False, True]
