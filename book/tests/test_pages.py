@@ -15,6 +15,7 @@ import torch
 from sybil import Document, Example
 from sybil.example import SybilFailure
 
+import _session
 import conftest
 
 
@@ -213,6 +214,17 @@ def test_pages_and_tests_start_on_device_0_with_seed_0(
     assert all(map(torch.equal, *numbers))
 
 
+def test_a_page_starts_with_nothing_counted() -> None:
+    library = torch.library.Library("openreg_pages_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    torch.ops.openreg_pages_test.twice(torch.ones(1, device="openreg"))
+    library._destroy()
+    assert torch.openreg.fallback.counts()
+    conftest.reset()
+    assert not torch.openreg.fallback.counts()
+
+
 def test_a_lock_that_a_killed_compilation_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +234,18 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
         lock.touch()
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
-    monkeypatch.setattr(conftest, "EXTENSIONS", tmp_path)
-    conftest.pytest_configure()
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    options = SimpleNamespace(markexpr="")
+    conftest.pytest_configure(SimpleNamespace(option=options))
     assert [lock.exists() for lock in locks] == [False, True]
+
+
+@pytest.mark.parametrize("mode", ["auto", "blocking"])
+def test_what_holds_work_back_is_left_out_where_none_is_pending(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENREG_LAUNCH", mode)
+    config = SimpleNamespace(option=SimpleNamespace(markexpr="not stress"))
+    _session.begin(config)
+    left_out = config.option.markexpr.endswith(" and not queued")
+    assert left_out == (mode == "blocking")

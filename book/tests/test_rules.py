@@ -191,7 +191,11 @@ def test_what_was_printed_is_no_page(tmp_path: Path) -> None:
 EXAMPLE = "backend/examples/end.py"
 RUN = "```console\n$ python $REPO/backend/examples/end.py\nfatal\n```\n"
 PROGRAMS = {
-    "no `expect: ok`": [("x = 1\n", RUN, ""), ("# expect: exit 0\n", RUN, "")],
+    "no `expect: ok`": [
+        ("x = 1\n", RUN, ""),
+        ("# expect: exit 0\n", RUN, ""),
+        ("x = 1  # expect: ok\n", RUN, ""),
+    ],
     "no page and no test runs it": [
         ("# expect: ok", "", 'f("friend.py")'),
         ("# expect: ok", "", 'f("end.cpp")'),
@@ -262,8 +266,8 @@ def test_examples_in_tabs_and_notes_are_collected() -> None:
         for mark in ("-", "*", "+", "1.")
     )
     quoted = "> ```python\n> 1\n> ```\n\nText.\n\n  ```python\n  1\n  ```\n"
-    page = tab + notes + items + quoted
-    assert collected(page) == 1 + len(regions.CONTAINERS) + 4 + 2
+    page = tab + notes + items + quoted + ":::python\n1\n:::\n"
+    assert collected(page) == 1 + len(regions.CONTAINERS) + 4 + 2 + 1
     assert regions.count_examples(page) == collected(page)
 
 
