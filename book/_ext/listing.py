@@ -48,11 +48,6 @@ def find_once(lines: list[str], text: str, where: str) -> int:
     return found[0]
 
 
-def unquote(argument: str | None) -> str:
-    text = directives.unchanged_required(argument).strip()
-    return text[1:-1] if text[:1] == text[-1:] == '"' else text
-
-
 class Code(SphinxDirective):
     """What the two directives that show code have in common."""
 
@@ -83,7 +78,7 @@ class Listing(Code):
     """A region: its caption, path, true line numbers and a link to the file."""
 
     required_arguments = 1
-    option_spec = {"mark": unquote}
+    option_spec = {"mark": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
@@ -125,7 +120,9 @@ class PyTorch(Code):
     """Lines of an installed PyTorch file, found by their text."""
 
     required_arguments = 1
-    option_spec = {"from": unquote, "to": unquote, "mark": unquote}
+    option_spec = dict.fromkeys(
+        ("from", "to", "mark"), directives.unchanged_required
+    )
 
     def run(self) -> list[nodes.Node]:
         file = self.arguments[0]
