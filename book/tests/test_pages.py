@@ -10,6 +10,7 @@ import torch
 from sybil import Document
 from sybil.example import SybilFailure
 
+import _session
 import conftest
 
 
@@ -110,6 +111,17 @@ def test_a_page_starts_on_device_0_with_seed_0() -> None:
     assert all(map(torch.equal, *numbers))
 
 
+def test_a_page_starts_with_nothing_counted() -> None:
+    library = torch.library.Library("openreg_pages_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    torch.ops.openreg_pages_test.twice(torch.ones(1, device="openreg"))
+    library._destroy()
+    assert torch.openreg.fallback.counts()
+    conftest.reset()
+    assert not torch.openreg.fallback.counts()
+
+
 def test_a_lock_that_a_killed_compilation_left_is_removed(
     tmp_path: Path,
 ) -> None:
@@ -119,5 +131,5 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
         lock.touch()
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
-    conftest.unlock(tmp_path)
+    _session.unlock(tmp_path)
     assert [lock.exists() for lock in locks] == [False, True]
