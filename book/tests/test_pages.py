@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -133,3 +134,14 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
     os.utime(locks[0], (hours_ago, hours_ago))
     _session.unlock(tmp_path)
     assert [lock.exists() for lock in locks] == [False, True]
+
+
+@pytest.mark.parametrize("mode", ["auto", "blocking"])
+def test_what_holds_work_back_is_left_out_where_none_is_pending(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENREG_LAUNCH", mode)
+    config = SimpleNamespace(option=SimpleNamespace(markexpr="not stress"))
+    _session.begin(config)
+    left_out = config.option.markexpr.endswith(" and not queued")
+    assert left_out == (mode == "blocking")
