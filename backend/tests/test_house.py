@@ -193,7 +193,7 @@ def test_each_warning_stops_the_print_and_accept_writes(
     noxfile.accept(Session())
     (sphinx, _), (pytest_, _) = calls
     assert " -nWEq " in sphinx
-    assert f" --accept -k .md {ROOT / 'book'}" in pytest_
+    assert f" --accept -k .md or as_recorded {ROOT / 'book'} " in pytest_
 
 
 def test_counts_of_another_build_are_removed(
