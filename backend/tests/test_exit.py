@@ -45,11 +45,24 @@ class Fails(torch.autograd.Function):
         raise RuntimeError("on purpose")
 
 x = torch.ones(3, device="openreg", requires_grad=True)
+y, grad = Fails.apply(x), torch.ones(3, device="openreg")
+{before}
 try:
-    Fails.apply(x).sum().backward()
+    y.backward(grad)
 except RuntimeError as error:
     assert "on purpose" in str(error)
 print("leaving")
+"""
+
+
+# The drain at exit must not need a device that works.
+DEVICE_FAILS = """
+with torch.openreg.stream(torch.openreg.Stream()):
+    x.detach().gather(0, torch.tensor([9], device="openreg"))
+try:
+    torch.openreg.synchronize()
+except torch.AcceleratorError:
+    pass
 """
 
 
@@ -70,9 +83,12 @@ def test_busy_processes_exit_cleanly() -> None:
         leave(BUSY)
 
 
-def test_a_process_exits_cleanly_right_after_a_backward_that_failed() -> None:
+@pytest.mark.parametrize("before", ["", DEVICE_FAILS], ids=["well", "failed"])
+def test_a_process_exits_cleanly_right_after_a_backward_that_failed(
+    before: str,
+) -> None:
     for _ in range(3):
-        leave(FAILED_BACKWARD)
+        leave(FAILED_BACKWARD.replace("{before}", before))
 
 
 @pytest.mark.stress

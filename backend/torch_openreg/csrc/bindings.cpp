@@ -42,18 +42,18 @@ bool is_in_bad_fork() {
 // A graph keeps Python objects of the thread that ran backward, and dropping
 // one after the interpreter has gone ends the process. A further backward
 // makes each device's thread drop what it had; it comes from a thread of its
-// own, which has no Python objects to keep.
+// own, which has no Python objects to keep. Without elements there is nothing
+// to allocate or to run, so a full or failed device is drained like any other.
 void drain_autograd() {
   std::thread([] {
-    try {
-      for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
+    for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
+      try {
         const c10::Device device(at::kPrivateUse1, index);
-        // Memory and copies only, so that no operator falls back at exit.
-        const auto x = at::empty({}, device).set_requires_grad(true);
+        const auto x = at::empty({0}, device).set_requires_grad(true);
         x.clone().backward(x.detach());
+      } catch (const std::exception&) {
+        // Exit never raises.
       }
-    } catch (const std::exception&) {
-      // A full device has nothing to drain with, and exit never raises.
     }
   }).join();
 }
