@@ -1,10 +1,4 @@
-"""Tables for `{generated}`: each function returns Markdown.
-
-A table is made from the package or from the one list beside its function, so
-that a page never repeats what the code knows. The tables of a page are in the
-module with the page's name. Add a function there, name it below and in the
-page, and add to book/tests/test_tables*.py what must hold for its rows.
-"""
+"""The tables, and what tests ask of them."""
 # ruff: noqa: F401 (imported for whoever says `tables.name`)
 
 from tables.accelerator import (

@@ -311,9 +311,9 @@ def dispatch_tools() -> str:
 
 def chosen(operator: str, key: str) -> str:
     """What the dispatcher runs for a key: "kernel", "math kernel" ... or ""."""
-    dump = _C._dispatch_dump_table(operator)
-    line = re.search(f"^{key}: .*$", dump, re.MULTILINE)
-    return line[0].rpartition(" [")[2].strip("]") if line else ""
+    dump = f"\n{_C._dispatch_dump_table(operator)}"
+    line = dump.partition(f"\n{key}: ")[2].partition("\n")[0]
+    return line.rpartition(" [")[2].strip("]")
 
 
 def registered(operator: str) -> set[str]:
