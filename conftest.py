@@ -17,7 +17,6 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Generator, Iterator
 from itertools import pairwise
@@ -29,6 +28,7 @@ import torch
 from _pytest.assertion.rewrite import rewrite_asserts
 from sybil import Document, Example, Region, Sybil
 
+import _session
 import accept
 import regions
 
@@ -37,12 +37,6 @@ DONE = "(command done)\n"
 FOLDER, RAN = "(folder)", "(ran)"
 # What `--accept` would change in the pages.
 EDITS: list[accept.Edit] = []
-# What tests and pages compile.
-EXTENSIONS = Path(
-    os.environ.setdefault(
-        "TORCH_EXTENSIONS_DIR", str(regions.ROOT / "build" / "extensions")
-    )
-)
 
 
 def differs(expected: str, got: str, what: str) -> str | None:
@@ -131,7 +125,8 @@ def run_console(example: Example) -> str | None:
         | {
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "REPO": str(regions.ROOT),
-        },
+        }
+        | _session.counting(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
@@ -186,11 +181,12 @@ def collect(document: Document) -> Iterator[Region]:
 
 
 def reset() -> None:
-    """Every test and every page starts alike: device 0, nothing pending."""
+    """Tests and pages start alike: device 0, nothing pending or counted."""
     for index in range(torch.openreg.device_count()):
         torch.openreg.reset_device(index)
         torch.openreg.set_stream(torch.openreg.default_stream(index))
     torch.openreg.set_device(0)
+    torch.openreg.fallback.reset()
     torch.manual_seed(0)
 
 
@@ -215,19 +211,8 @@ pytest_collect_file = Sybil(
 ).pytest()
 
 
-def unlock(folder: Path, seconds: float = 900) -> None:
-    """Removes the locks that compilations have left which were killed.
-
-    PyTorch 2.13 waits forever for them; no compilation here takes so long.
-    """
-    for lock in folder.glob("*/lock"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - lock.stat().st_mtime > seconds:
-                lock.unlink()
-
-
-def pytest_configure() -> None:
-    unlock(EXTENSIONS)
+def pytest_configure(config: pytest.Config) -> None:
+    _session.begin(config)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

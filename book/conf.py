@@ -8,6 +8,11 @@ from pathlib import Path
 EXTENSIONS = Path(__file__).parent / "_ext"
 sys.path.insert(0, str(EXTENSIONS))
 
+# What is drawn and counted here is the device as it is without settings: held
+# work, for example, could never be drawn where all launches wait.
+for name in [name for name in os.environ if name.startswith("OPENREG_")]:
+    del os.environ[name]
+
 project = "The OpenReg Book"
 author = "The OpenReg Book authors"
 version = release = version_of("torch_openreg")

@@ -8,6 +8,7 @@ import pytest
 
 import torch_openreg
 from _fresh import USE_COPY, copy_package, prints, run
+from _session import counting
 
 pytestmark = pytest.mark.one_mode
 
@@ -101,7 +102,7 @@ def test_a_spawned_child_uses_the_devices(tmp_path):
 def test_a_broken_install_is_named_by_import_torch(tmp_path):
     package = copy_package(tmp_path)
     (package / "lib" / "libopenreg.so").unlink()
-    process = run(USE_COPY + "import torch", str(tmp_path))
+    process = run(USE_COPY + "import torch", str(tmp_path), **counting())
     assert process.returncode == 1
     assert "libopenreg.so: cannot open shared object" in process.stdout
     assert "Build and install it again." in process.stdout
@@ -134,6 +135,7 @@ try_import()
         str(tmp_path),
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
         PYTHONDONTWRITEBYTECODE="1",
+        **counting(),
     )
     assert package.exists()
     another_version, not_built = told.splitlines()

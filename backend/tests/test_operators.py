@@ -377,6 +377,35 @@ def test_a_shape_that_does_not_fit_is_refused_without_elements_too(
             nothing.copy_(torch.ones(2, 3, device=there), non_blocking)
 
 
+class Elsewhere(Tensor):
+    """Says that it is on another accelerator, of which there is none here."""
+
+    @staticmethod
+    def __new__(cls, *shape: int) -> Elsewhere:
+        return Tensor._make_wrapper_subclass(cls, shape, device="xpu:0")
+
+    @classmethod
+    def __torch_dispatch__(cls, operator, types, args=(), kwargs=None):
+        raise AssertionError(f"{operator} is for the dispatcher")
+
+
+@pytest.mark.parametrize("pair", ["to the device", "from the device"])
+def test_memory_of_a_third_kind_of_device_is_not_read(pair) -> None:
+    x = torch.ones(3, device="openreg")
+    ends = (x, Elsewhere(3))
+    dst, src = ends if pair == "to the device" else reversed(ends)
+    with (
+        torch._C._DisableTorchDispatch(),
+        pytest.raises(
+            NotImplementedError,
+            match=f"openreg: there is no copy from {src.device} to "
+            f"{dst.device}; copy to the CPU first",
+        ),
+    ):
+        torch.ops.aten._copy_from(src, dst)
+    assert x.tolist() == [1, 1, 1]
+
+
 def test_copies_within_a_storage_that_do_not_meet_are_made() -> None:
     x = torch.arange(6.0, device="openreg")
     x[:3] = x[3:]

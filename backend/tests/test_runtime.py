@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from _fresh import prints, run
+from _session import counting
 from torch_openreg import _C
 
 openreg = torch.openreg
@@ -220,7 +221,8 @@ def test_a_child_forked_after_use_is_told_to_spawn():
         _, status = os.waitpid(child, 0)
         assert status == 0, status
         assert (x + 1).tolist() == [2, 2]
-        """
+        """,
+        **counting(),
     ).splitlines()
     message = (
         "Cannot re-initialize openreg in forked subprocess. To use openreg "

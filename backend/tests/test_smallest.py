@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import _fresh
+from _session import counting
 
 pytestmark = pytest.mark.one_mode
 
@@ -124,7 +125,7 @@ print(json.dumps({
 
 
 def test_the_smallest_backend_computes_what_the_cpu_does() -> None:
-    printed = _fresh.prints(PROGRAM, timeout=600, **ALONE)
+    printed = _fresh.prints(PROGRAM, timeout=600, **ALONE, **counting())
     assert json.loads(printed.splitlines()[-1]) == {
         "wrong": {},
         "accelerator": "tiny",

@@ -1,8 +1,10 @@
-"""Pages that are no part of the book, run as its own are."""
+"""Pages that are no part of the book run as its own; drawings taken apart."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from xml.etree import ElementTree
 
 from sybil import Document
 
@@ -21,3 +23,10 @@ def failures(page: str, text: str) -> Iterator[AssertionError]:
         except AssertionError as failure:
             yield failure
     conftest.end_page(document.namespace)
+
+
+def svg(markdown: str) -> ElementTree.Element:
+    """What a `{generated}` drawing consists of."""
+    root = ElementTree.fromstring(re.findall("<svg.*</svg>", markdown)[0])
+    assert root.get("role") == "img"
+    return root

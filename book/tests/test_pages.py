@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from sybil import Document
 from sybil.example import SybilFailure
 
+import _session
 import conftest
 
 
@@ -110,6 +112,17 @@ def test_a_page_starts_on_device_0_with_seed_0() -> None:
     assert all(map(torch.equal, *numbers))
 
 
+def test_a_page_starts_with_nothing_counted() -> None:
+    library = torch.library.Library("openreg_pages_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    torch.ops.openreg_pages_test.twice(torch.ones(1, device="openreg"))
+    library._destroy()
+    assert torch.openreg.fallback.counts()
+    conftest.reset()
+    assert not torch.openreg.fallback.counts()
+
+
 def test_a_lock_that_a_killed_compilation_left_is_removed(
     tmp_path: Path,
 ) -> None:
@@ -119,5 +132,16 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
         lock.touch()
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
-    conftest.unlock(tmp_path)
+    _session.unlock(tmp_path)
     assert [lock.exists() for lock in locks] == [False, True]
+
+
+@pytest.mark.parametrize("mode", ["auto", "blocking"])
+def test_what_holds_work_back_is_left_out_where_none_is_pending(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENREG_LAUNCH", mode)
+    config = SimpleNamespace(option=SimpleNamespace(markexpr="not stress"))
+    _session.begin(config)
+    left_out = config.option.markexpr.endswith(" and not queued")
+    assert left_out == (mode == "blocking")

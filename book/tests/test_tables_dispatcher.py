@@ -7,8 +7,10 @@ import sys
 
 import pytest
 import torch
+from _pages import svg
 
 import tables
+from tables import dispatcher
 
 C = torch._C
 
@@ -212,3 +214,58 @@ def test_our_exemptions_are_the_four_of_the_copies() -> None:
         for key in ("Conjugate", "Negative")
         for name in ("_copy_from", "_copy_from_and_resize")
     }
+
+
+# The drawing of the keys
+
+
+@pytest.fixture(scope="module")
+def x() -> torch.Tensor:
+    return torch.ones(2, 2, device="openreg")
+
+
+def test_the_keys_are_those_of_a_tensor_the_last_one_first(x) -> None:
+    said = C._dispatch_key_set(x).removeprefix("DispatchKeySet(")
+    said = said.removesuffix(")").split(", ")[::-1]
+    assert dispatcher.keys_of(x) == said
+    bold = svg(tables.key_drawing()).findall("text[@class='key']")
+    assert [text.text for text in bold] == said
+
+
+def test_a_call_enters_each_key_that_does_not_fall_through() -> None:
+    keys, found = dispatcher.calls_under_autocast()
+    for call, operator in dispatcher.DRAWN_CALLS.items():
+        table = C._dispatch_dump_table(operator).splitlines()
+        assert found[call] == [
+            key
+            for key in keys
+            if not any(x.startswith(f"{key}: fallthrough") for x in table)
+        ]
+    assert set.union(*map(set, found.values())) == set(keys)
+
+
+def test_what_is_entered_is_seen_and_not_looked_up(x) -> None:
+    """Autocast's key is excluded while it is off, kernel or not."""
+    keys, before = dispatcher.keys_of(x), C._dispatch_dump("aten::mm")
+    results = []
+    off = dispatcher.entered("aten::mm", keys, lambda: results.append(x.mm(x)))
+    assert off == ["AutogradPrivateUse1", "PrivateUse1"]
+    assert results[0].tolist() == [[2, 2], [2, 2]]
+    assert dispatcher.entered("aten::mm", keys, lambda: None) == []
+    assert C._dispatch_dump("aten::mm") == before
+
+
+def test_the_boxes_are_what_was_entered_and_the_thick_ones_ours() -> None:
+    _, found = dispatcher.calls_under_autocast()
+    drawing = svg(tables.key_drawing())
+    assert len(drawing.findall("rect")) == sum(map(len, found.values()))
+    ours = [
+        operator
+        for operator in dispatcher.DRAWN_CALLS.values()
+        for key in ("PrivateUse1", "AutocastPrivateUse1")
+        if operator in C._dispatch_get_registrations_for_dispatch_key(key)
+    ]
+    assert len(drawing.findall("rect[@class='strong']")) == len(ours) == 3
+    label = drawing.get("aria-label")
+    assert "x.t() at ADInplaceOrView: kernel, entered as number 2;" in label
+    assert "x.mm(x) at ADInplaceOrView: fallthrough;" in label

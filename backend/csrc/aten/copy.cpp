@@ -126,6 +126,14 @@ at::Tensor copy_from(
       (dst.numel() == 0 && at::is_expandable_to(self.sizes(), dst.sizes()))) {
     return dst;
   }
+  const auto& other = dst.is_privateuseone() ? self : dst;
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      other.is_cpu() || other.is_privateuseone(),
+      "openreg: there is no copy from ",
+      self.device(),
+      " to ",
+      dst.device(),
+      "; copy to the CPU first, and from there.");
   // On two aliases the kernel could not see what they share.
   at::assert_no_internal_overlap(dst);
   at::assert_no_partial_overlap(dst, self);

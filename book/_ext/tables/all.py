@@ -41,9 +41,11 @@ from tables.dispatcher import (
     chosen,
     dispatch_paths,
     dispatch_tools,
+    entered_source,
     exempt,
     fallthroughs,
     implementation_order,
+    key_drawing,
     operator_groups,
     operator_set,
     order_of_work,
@@ -159,6 +161,7 @@ from tables.memory import (
     device_stats,
     host_allocator_methods,
     pool_calls,
+    pool_drawing,
 )
 from tables.messages import (
     GAP,

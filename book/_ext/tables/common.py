@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from html import escape
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -16,6 +17,15 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
         for line in lines
+    )
+
+
+def drawing(label: str, height: int, parts: Iterable[str]) -> str:
+    """An SVG as wide as a narrow screen; `.drawn` in book.css is its style."""
+    return (
+        '```{raw} html\n<div class="drawing"><svg class="drawn" '
+        f'viewBox="0 0 370 {height}" width="444" role="img" '
+        f'aria-label="{escape(label)}">{"".join(parts)}</svg></div>\n```\n'
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import warnings
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import _C
 
-from tables.common import code, table
+from tables.common import code, drawing, table
 from tables.operators import minimal_rows
 
 
@@ -562,3 +565,96 @@ def fallthroughs() -> str:
         ("Key", "For", "Operators", "except", "of these openreg's"),
         map(row, PASSING_KEYS),
     )
+
+
+def keys_of(tensor: torch.Tensor) -> list[str]:
+    """A tensor's keys; the first one goes first."""
+    left, names = _C._dispatch_keys(tensor), []
+    while (key := left.highestPriorityTypeId()) != _C.DispatchKey.Undefined:
+        names.append(key.name)
+        left = left.remove(key)
+    return names
+
+
+def entered(
+    operator: str, keys: list[str], call: Callable[[], object]
+) -> list[str]:
+    """The keys at which a call enters a kernel of an operator, in order."""
+    found: list[str] = []
+
+    def note(key: str) -> Callable[..., object]:
+        kernel = torch.library.get_kernel(operator, key)
+
+        def noted(key_set: Any, *args: Any, **kwargs: Any) -> object:
+            found.append(key)
+            return kernel.call_boxed(key_set, *args, **kwargs)
+
+        return noted
+
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        name = operator.removeprefix("aten::")
+        for key in keys:
+            # In place of a fallthrough, the note would be a kernel.
+            if not at_key(operator, key)["passes"]:
+                library.impl(name, note(key), key, with_keyset=True)
+        call()
+    return found
+
+
+def entered_source() -> str:
+    """The function that finds out which kernels a call enters."""
+    return f"```python\n{inspect.getsource(entered)}```\n"
+
+
+# Calls of a tensor x, and the operator that each one calls.
+DRAWN_CALLS = {
+    "x + x": "aten::add.Tensor",
+    "x.t()": "aten::t",
+    "x.mm(x)": "aten::mm",
+}
+
+
+def calls_under_autocast() -> tuple[list[str], dict[str, list[str]]]:
+    """The keys of x, and the keys that each call enters."""
+    x = torch.ones(2, 2, device="openreg")
+    keys, found = keys_of(x), {}
+    with torch.autocast("openreg"), warnings.catch_warnings():
+        # PyTorch warns of the first kernel that is put over another.
+        warnings.simplefilter("ignore")
+        for call, operator in DRAWN_CALLS.items():
+            run = eval(f"lambda: {call}", {"x": x})
+            found[call] = entered(operator, keys, run)
+    return keys, found
+
+
+def key_drawing() -> str:
+    """A row a key, a column a call: which kernels it enters, in order."""
+    keys, found = calls_under_autocast()
+    text, label = [], []
+    for column, (call, operator) in enumerate(DRAWN_CALLS.items()):
+        middle = 63 + 122 * column
+        text.append(f'<text class="code mid" x="{middle}" y="16">{call}</text>')
+        for row, key in enumerate(keys):
+            y, line = 26 + 72 * row, at_key(operator, key)
+            what = "fallthrough" if line["passes"] else line["why"]
+            words = what.rsplit(" ", 1)
+            if key in found[call]:
+                ours = "csrc/aten/" in line["file"] or "/amp/" in line["file"]
+                place = found[call].index(key) + 1
+                text.append(
+                    f'<rect class="{"strong" if ours else ""}" '
+                    f'x="{middle - 58}" y="{y + 24}" width="116" height="42"/>'
+                    f'<text x="{middle - 52}" y="{y + 59}">{place}</text>'
+                )
+                what = f"{what}, entered as number {place}"
+            label.append(f"{call} at {key}: {what}")
+            text += [
+                f'<text class="mid" x="{middle}" '
+                f'y="{y + 59 - 9 * len(words) + 17 * i}">{word}</text>'
+                for i, word in enumerate(words)
+            ]
+    for row, key in enumerate(keys):
+        y = 26 + 72 * row
+        text.append(f'<path d="M4 {y}H366"/>')
+        text.append(f'<text class="key" x="5" y="{y + 18}">{key}</text>')
+    return drawing("; ".join(label) + ".", 26 + 72 * len(keys), text)

@@ -280,6 +280,12 @@ TOLD = [
         "test_operators.py::test_resize_grows_the_storage_and_keeps_what_was_there",
     ),
     Told(
+        "openreg: there is no copy from ",
+        "One end of the copy is on another kind of accelerator.",
+        "`x.cpu().to(...)`.",
+        "test_operators.py::test_memory_of_a_third_kind_of_device_is_not_read",
+    ),
+    Told(
         "has no kernel for the device, and torch.openreg.fallback forbids",
         "You, or a test, forbade the fallback.",
         "Write the kernel, or allow the operator by name.",

@@ -8,7 +8,7 @@ from html import escape
 import torch
 from torch.openreg.testing import Gate, Record, trace
 
-from tables.common import table
+from tables.common import drawing, table
 from tables.emulator import device_api
 
 # A mode, what runs where, and the test in backend/tests that shows it.
@@ -252,18 +252,4 @@ def stream_timeline() -> str:
         f"the {names[lanes.index(x.stream)]} stream"
         for x in records
     )
-    style = (
-        "#timeline text{fill:currentColor;font:14px sans-serif}"
-        "#timeline .mid{text-anchor:middle}"
-        "#timeline path{stroke:currentColor;opacity:.4}"
-        "#timeline rect{fill:var(--color-background-primary);"
-        "stroke:currentColor}"
-        "#timeline circle{fill:currentColor}"
-    )
-    return (
-        "```{raw} html\n"
-        '<div class="drawing"><svg id="timeline" width="520" '
-        'viewBox="0 0 370 160" '
-        f'role="img" aria-label="In this order: {escape(label)}.">'
-        f"<style>{style}</style>{''.join(text)}</svg></div>\n```\n"
-    )
+    return drawing(f"In this order: {label}.", 160, text)
