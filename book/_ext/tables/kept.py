@@ -66,10 +66,16 @@ def written_in(name: str, found: set[str]) -> set[str]:
     return found
 
 
-def asked() -> Iterator[str]:
-    """What a table may ask: the last run, PyTorch, package, tests' modules."""
+@functools.cache
+def asked(modules: int) -> set[str]:
+    """What a table may ask when so many modules are imported."""
+    return set(asked_of(list(sys.modules.items())))
+
+
+def asked_of(modules: list[tuple[str, Any]]) -> Iterator[str]:
+    """The record of the last run, PyTorch, the package, modules of tests."""
     yield str(proof.RECORD)
-    for name, module in list(sys.modules.items()):
+    for name, module in modules:
         file = getattr(module, "__file__", None) or ""
         if name == "torch.version" or "/backend/tests/" in file:
             yield file
@@ -101,7 +107,11 @@ def table(env: BuildEnvironment, name: str) -> str:
             text = make()
         finally:
             making = ""
-        files = {*OPENED[module], *asked(), *written_in(module, set())}
+        files = {
+            *OPENED[module],
+            *asked(len(sys.modules)),
+            *written_in(module, set()),
+        }
         of(env)[env.docname, name] = text, stamps(files)
     return of(env)[env.docname, name][0]
 
