@@ -12,7 +12,23 @@
 #include <random>
 #include <thread>
 
+#include "device/openreg.h"
+
+namespace {
+
+std::atomic<int> events_made{0};
+
+// What the pool below makes its events with.
+orError_t count_and_create(orEvent_t* event, unsigned flags) {
+  ++events_made;
+  return orEventCreate(event, flags);
+}
+
+}  // namespace
+
+#define orEventCreate count_and_create
 #include "csrc/runtime/pool.cpp"
+#undef orEventCreate
 
 namespace {
 
@@ -186,6 +202,19 @@ void random_rounds(Pool& pool, int rounds) {
   check_empty(pool);
 }
 
+// The event that a free has waited for serves the next free of its stream.
+void events_serve_again(Pool& pool) {
+  const int before = events_made;
+  for (int i = 0; i < 3; ++i) {
+    void* address = nullptr;
+    SUCCEED(pool.allocate(&address, 100, streams[0]));
+    CHECK(pool.record_stream(address, streams[1]));
+    pool.free(address);
+    check_empty(pool);
+  }
+  CHECK(events_made == before + 1);
+}
+
 // A segment stays while work that uses it waits for this thread's turn to end.
 void work_behind_a_turn(Pool& pool) {
   const orStream_t stream = streams[0];
@@ -278,6 +307,7 @@ int main(int, char** arguments) {
       space.device_base,
       space.device_capacity,
       [](const std::function<void()>& wait) { wait(); });
+  events_serve_again(*pool);
   work_behind_a_turn(*pool);
   two_turns(*pool);
   failed_device(*pool);

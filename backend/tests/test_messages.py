@@ -92,6 +92,13 @@ def test_no_call_that_raises_is_overlooked() -> None:
     assert count == len(sentences) + 3
 
 
+def test_every_word_of_a_message_is_as_recorded() -> None:
+    # A test that meets a message asks for a part of it, such as its numbers.
+    known = ROOT / "backend" / "tests" / "messages_known.txt"
+    texts = sorted(" ".join(message.text.split()) for message in MESSAGES)
+    assert texts == known.read_text("utf-8").splitlines()
+
+
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.text[:60])
 def test_the_page_tells_of_every_message_once(message: tables.Found) -> None:
     rows = [row.says for row in tables.told(message)]

@@ -269,6 +269,20 @@ def test_what_a_process_sends_to_itself_comes_back() -> None:
     assert held(0)
 
 
+def test_two_places_of_a_device_have_two_keys() -> None:
+    # Blocks of one size in segments of another: places alone tell them apart.
+    storages = [numbers(2**n).untyped_storage() for n in (10, 10, 20, 22)]
+    sent = [sharing._reduce_storage(storage)[1] for storage in storages]
+    places = [key[-2] for *_, key, _ in sent]
+    for *_, lease in sent:
+        os.close(lease.detach())
+    assert held(0)
+    starts = [storage.data_ptr() for storage in storages]
+    assert [place - places[0] for place in places] == [
+        start - starts[0] for start in starts
+    ]
+
+
 @pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
 def test_no_sharing_strategy_matters(consumer: Consumer, strategy: str) -> None:
     before = mp.get_sharing_strategy()
