@@ -83,7 +83,7 @@ class Session(doctest.DocTestRunner):
         super().report_unexpected_exception(out, test, example, exc_info)
 
 
-def run_session(example: Example) -> str | None:
+def run_session(example: Example) -> str:
     """Runs a fence of `>>>` prompts and compares what each one answers."""
     fence, _ = example.parsed
     test = doctest.DocTestParser().get_doctest(
@@ -95,7 +95,7 @@ def run_session(example: Example) -> str | None:
     runner.run(test, out=report.write, clear_globs=False)
     if runner.answers:
         EDITS.append(accept.session(fence, runner.answers))
-    return report.getvalue() or None
+    return report.getvalue()
 
 
 def run_console(example: Example) -> str | None:
@@ -170,7 +170,7 @@ def collect(document: Document) -> Iterator[Region]:
             after and after.kind == "output" and regions.follows(after, fence)
         )
         run = run_console if fence.kind == "console" else run_python
-        if fence.kind == "python" and fence.body.startswith(">>>"):
+        if fence.body.startswith(">>>"):
             run = run_session
         yield Region(
             ends[fence.line - 1],
@@ -205,7 +205,8 @@ def end_page(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[collect],
-    patterns=["book/**/*.md", "book/*.md"],
+    path="book",
+    patterns=["*.md"],
     setup=begin_page,
     teardown=end_page,
 ).pytest()

@@ -293,10 +293,14 @@ def count_all(session: nox.Session) -> None:
 
 @nox.session
 def accept(session: nox.Session) -> None:
-    """Write what examples print now into the pages; fail if one changed."""
+    """Write what examples print now into the pages; fail if one changed.
+
+    The list of messages is recorded likewise.
+    """
     build_checked(session)
-    pages = session.posargs or [str(ROOT / "book")]
-    run(session, *PYTEST, "--accept", "-k", ".md", *pages)
+    messages = ROOT / "backend" / "tests" / "test_messages.py"
+    what = session.posargs or [ROOT / "book", messages]
+    run(session, *PYTEST, "--accept", "-k", ".md or as_recorded", *what)
 
 
 @nox.session

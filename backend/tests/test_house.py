@@ -130,6 +130,8 @@ def test_a_missing_compiler_ends_in_one_line(command: str) -> None:
 class Session:
     """Stands for nox's in what ends a command."""
 
+    posargs: list[str] = []
+
     def log(self, text: str) -> None:
         pass
 
@@ -147,3 +149,72 @@ def test_a_failing_build_ends_in_one_line(
     monkeypatch.setattr(noxfile, "run", fail)
     with pytest.raises(SystemExit, match="first error above says where"):
         noxfile.build(Session())
+
+
+@pytest.fixture
+def calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> list[tuple[str, dict[str, str]]]:
+    """What a command runs, and with which variables, once all is built."""
+    ran: list[tuple[str, dict[str, str]]] = []
+
+    def run(session: Session, *command: str | Path, **env: str) -> None:
+        ran.append((" ".join(map(str, command)), env))
+
+    monkeypatch.setattr(noxfile, "run", run)
+    monkeypatch.setattr(noxfile, "build_checked", lambda session: None)
+    monkeypatch.setattr(noxfile, "PROOF", tmp_path)
+    return ran
+
+
+def test_a_full_run_begins_and_ends_with_its_proof(
+    calls: list[tuple[str, dict[str, str]]], tmp_path: Path
+) -> None:
+    for old in ("proof.json", "coverage.1"):
+        (tmp_path / old).write_text("of another run")
+    noxfile.tests(Session())
+    assert list(tmp_path.iterdir()) == []
+    begin, tests, combine, report, *again, end = calls
+    assert begin[0] == f"python {noxfile.PROOF_PROGRAM} begin"
+    assert tests[0].startswith("coverage run -m pytest ")
+    assert f"--junit-xml={tmp_path / 'tests.xml'}" in tests[0]
+    assert tests[1] == noxfile.counting()
+    assert combine[0].startswith("coverage combine")
+    assert report[0] == f"coverage json -qi -o {tmp_path / 'python.json'}"
+    modes = [env["OPENREG_LAUNCH"] for _, env in again]
+    assert modes == ["async", "blocking"]
+    assert end[0] == f"python {noxfile.PROOF_PROGRAM} {noxfile.CHECKED_TREE}"
+
+
+def test_each_warning_stops_the_print_and_accept_writes(
+    calls: list[tuple[str, dict[str, str]]],
+) -> None:
+    noxfile.docs(Session())
+    noxfile.accept(Session())
+    (sphinx, _), (pytest_, _) = calls
+    assert " -nWEq " in sphinx
+    assert f" --accept -k .md or as_recorded {ROOT / 'book'} " in pytest_
+
+
+def test_counts_of_another_build_are_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    counts = tmp_path / "a" / "x.gcda", tmp_path / "b" / "x.gcda"
+    for path, name in zip(counts, ("CHECKED_TREE", "PROOF"), strict=True):
+        path.parent.mkdir()
+        path.touch()
+        monkeypatch.setattr(noxfile, name, path.parent)
+    monkeypatch.setattr(noxfile, "environment", lambda session: None)
+    monkeypatch.setattr(noxfile, "changed", lambda *made_from: None)
+    monkeypatch.setattr(noxfile, "run", lambda *command: None)
+    noxfile.build(Session())
+    assert not any(path.exists() for path in counts)
+
+
+@pytest.mark.parametrize("does", ["echo race >&2", "exit 1", "echo race"])
+def test_a_sanitizer_that_is_silent_is_named(does: str) -> None:
+    noxfile.find_planted(
+        Session(), ["sh", "-c", "echo race >&2; exit 1"], "race"
+    )
+    with pytest.raises(SystemExit, match="Not found: race"):
+        noxfile.find_planted(Session(), ["sh", "-c", does], "race")

@@ -38,7 +38,7 @@ def read_tests(root: Path = regions.ROOT) -> dict[str, str]:
 def find_claims(pages: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Each claim and where it is made; a fence makes none."""
     for page, text in pages.items():
-        for number, line, kind, _ in regions.scan(text):
+        for number, line, kind in regions.scan(text):
             for name in () if kind else ROLE.findall(QUOTED.sub("", line)):
                 yield name, f"{page}:{number}"
 

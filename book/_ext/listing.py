@@ -20,7 +20,6 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
-from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
@@ -48,11 +47,6 @@ def find_once(lines: list[str], text: str, where: str) -> int:
             f"it must stand in exactly one"
         )
     return found[0]
-
-
-def unquote(argument: str | None) -> str:
-    text = directives.unchanged_required(argument).strip()
-    return text[1:-1] if text[:1] == text[-1:] == '"' else text
 
 
 class Code(SphinxDirective):
@@ -85,7 +79,7 @@ class Listing(Code):
     """A region: its caption, path, true line numbers and a link to the file."""
 
     required_arguments = 1
-    option_spec = {"mark": unquote}
+    option_spec = {"mark": directives.unchanged_required}
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
@@ -127,13 +121,13 @@ class PyTorch(Code):
     """Lines of an installed PyTorch file, found by their text."""
 
     required_arguments = 1
-    option_spec = {"from": unquote, "to": unquote, "mark": unquote}
+    option_spec = dict.fromkeys(
+        ("from", "to", "mark"), directives.unchanged_required
+    )
 
     def run(self) -> list[nodes.Node]:
         file = self.arguments[0]
         spec = importlib.util.find_spec("torch")
-        assert spec is not None
-        assert spec.origin is not None
         path = Path(spec.origin).parent.parent / file
         try:
             self.env.note_dependency(str(path))
@@ -232,8 +226,6 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     One whose text and links are those of the last print is not made again.
     """
     builder = app.builder
-    assert isinstance(builder, StandaloneHTMLBuilder)
-    assert builder.highlighter is not None
     titles = sorted((p, t.astext()) for p, t in app.env.titles.items())
     style = builder.build_info.config_hash, *titles
     look = hash_of(style, builder.templates.newest_template_mtime())

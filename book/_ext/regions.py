@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from statistics import median
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.colon_fence import colon_fence_plugin
@@ -187,7 +186,6 @@ def find_fences(page: str, text: str, above: int = 0) -> Iterator[Fence]:
     for token in markdown().parse(text):
         if token.type not in ("fence", "colon_fence", "code_block"):
             continue
-        assert token.map is not None
         kind, _, argument = token.info.strip().partition(" ")
         if token.type == "code_block":
             kind = "(indented)"
@@ -301,32 +299,30 @@ def check_uses(regions: list[Region], fences: list[Fence]) -> Iterator[str]:
             )
 
 
-def scan(text: str) -> Iterator[tuple[int, str, str, bool]]:
-    """Number, text and fence of each line, found without the parser.
+def scan(text: str) -> Iterator[tuple[int, str, str]]:
+    """Each line but those inside of fences, found without the parser.
 
-    The fence is "" outside of one; the last value says whether one opens.
+    With its number, and with the kind of the fence that opens there, or "".
     """
-    kind = closing = ""
+    closing = ""
     for number, line in enumerate(text.splitlines(), 1):
         fence = re.match(r"(?:[\s>*+-]|\d+\.)*(`{3,}|~{3,}|:{3,})\s*(.*)", line)
         if closing:
             if fence and fence[1].startswith(closing) and not fence[2]:
-                kind = closing = ""
-            yield number, line, kind, False
+                closing = ""
         elif fence and fence[2] and not fence[2].startswith("{"):
-            kind, closing = fence[2].split()[0], fence[1]
-            yield number, line, kind, True
+            closing = fence[1]
+            yield number, line, fence[2].split()[0]
         else:
-            yield number, line, "", False
+            yield number, line, ""
 
 
 def count_examples(text: str) -> int:
-    runs = ("python", "console")
-    return sum(opens and kind in runs for _, _, kind, opens in scan(text))
+    return sum(kind in ("python", "console") for _, _, kind in scan(text))
 
 
 def check_prompts(page: str, text: str) -> Iterator[str]:
-    for number, line, kind, _ in scan(text):
+    for number, line, kind in scan(text):
         if not kind and re.search(r">>> \S", line):
             yield f"{page}:{number}: >>> runs in a python fence, not here"
 
@@ -334,7 +330,7 @@ def check_prompts(page: str, text: str) -> Iterator[str]:
 def check_versions(file: str, text: str, pin: str | None) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         for version in AS_OF.findall(line):
-            if pin and version != pin:
+            if version != pin:
                 yield (
                     f"{file}:{number}: was found in torch {version}, but "
                     f"torch {pin} is pinned; look again and mend the mark"
@@ -381,8 +377,3 @@ def pages_of(pages: Mapping[str, str]) -> dict[str, str]:
         for fence in find_fences(page, text)
         if fence.kind == "{listing}"
     }
-
-
-def sizes(regions: list[Region]) -> str:
-    lengths = [len(region.lines) for region in regions] or [0]
-    return f"{len(regions)} regions, median {median(lengths):g} lines"

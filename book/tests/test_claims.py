@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import claims
@@ -29,6 +31,21 @@ def test_a_broken_claim_is_named_with_its_place(message: str) -> None:
     wrong = list(claims.check({PAGE: page}, {FILE: test}))
     assert any(message in w for w in wrong), wrong
     assert all(w.startswith((PAGE, FILE)) for w in wrong)
+
+
+@pytest.mark.parametrize("name", ["order", "Stream-order", "stream_order", ""])
+def test_a_claim_has_words_with_hyphens(name: str) -> None:
+    page, test = (text.replace("stream-order", name) for text in (MADE, PROOF))
+    (wrong,) = claims.check({PAGE: page}, {FILE: test})
+    assert "named in words-with-hyphens" in wrong
+
+
+@pytest.mark.parametrize("folder", ["backend/tests", "book/tests"])
+def test_marks_are_looked_for_in(folder: str, tmp_path: Path) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "test_x.py").write_text(PROOF)
+    read = claims.read_tests(tmp_path)
+    assert list(claims.find_tests(read)) == ["stream-order"]
 
 
 def test_a_claim_with_a_test_is_right() -> None:

@@ -1,5 +1,8 @@
 """The directives, each with what it shows and what it refuses."""
 
+import re
+import runpy
+
 import pytest
 from sphinx_pytest.plugin import CreateDoctree
 
@@ -47,6 +50,8 @@ def test_listing_shows_code_place_and_sentence(render: CreateDoctree) -> None:
     assert "'hl_lines': [2]" in text
     assert "source/backend/device/memory.cpp.html#L-3" in text
     assert 'ids="dev-one"' in text
+    assert re.search(r"The\s+<literal>\s+first\s+region\.", text)
+    assert '<reference classes="headerlink" refid="dev-one"' in text
     assert 'refid="dev-one"' in result.get_resolved_pformat()
 
 
@@ -102,3 +107,31 @@ def test_drawing_has_a_text_alternative(render: CreateDoctree) -> None:
     assert result.warnings == ""
     assert 'role="img"' in result.pformat()
     assert "?xml" not in result.pformat()
+
+
+REFERENCES = {
+    "[x](#no-such-anchor)": "target not found: 'no-such-anchor'",
+    "[x](nope.md)": "'nope.md'",
+    "{py:func}`torch.openreg.nope`": "target not found: torch.openreg.nope",
+    "{py:func}`torch_openreg.nope`": "target not found: torch_openreg.nope",
+    # What the nitpick is told to pass over.
+    "{py:func}`torch.nope`": None,
+    "{py:class}`x._Y`": None,
+    "{cpp:type}`z`": None,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*MystReferenceResolver.app")
+def test_a_dead_reference_is_a_warning(sphinx_doctree: CreateDoctree) -> None:
+    conf = runpy.run_path(str(regions.ROOT / "book" / "conf.py"))
+    nitpicks = {
+        n: value for n, value in conf.items() if n.startswith("nitpick")
+    }
+    sphinx_doctree.set_conf({"extensions": ["myst_parser"], **nitpicks})
+    result = sphinx_doctree("\n\n".join(["# T", *REFERENCES]), "index.md")
+    result.get_resolved_doctree()
+    warned = result.warnings.strip().splitlines()
+    expected = list(filter(None, REFERENCES.values()))
+    assert len(warned) == len(expected), warned
+    for message in expected:
+        assert any(message in line for line in warned), message

@@ -1,14 +1,18 @@
 """How pages run: what passes, and that each mistake turns a page red."""
 
+import contextlib
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from sybil import Document
+from sybil import Document, Example
 from sybil.example import SybilFailure
 
 import _session
@@ -23,12 +27,16 @@ def namespace() -> Iterator[dict[str, Any]]:
     conftest.end_page(names)
 
 
-def run(text: str, namespace: dict[str, Any]) -> None:
+def examples(text: str, namespace: dict[str, Any]) -> list[Example]:
     document = Document(text, "page.md")
     document.namespace = namespace
     for region in conftest.collect(document):
         document.add(region)
-    for example in document.examples():
+    return list(document.examples())
+
+
+def run(text: str, namespace: dict[str, Any]) -> None:
+    for example in examples(text, namespace):
         example.evaluate()
 
 
@@ -41,11 +49,15 @@ def console(body: str) -> str:
     return f"```console\n{body}\n```\n"
 
 
+PYTHON = Path(sys.executable).with_name("python")
 GOOD = {
     "program": python("print(40 + 2)", "42"),
     "silent program": python("x = 1"),
     "names carry on": python("x = 6") + python("print(x * 7)", "42"),
     "varies": python("print(object())", "<object object at 0x...>"),
+    "annotations": python(
+        "def f(x: int): ...\nprint(f.__annotations__)", "{'x': <class 'int'>}"
+    ),
     "session": python(">>> 40 + 2\n42"),
     "error": python(
         ">>> 1 / 0\nTraceback (most recent call last):\n...\n"
@@ -53,20 +65,31 @@ GOOD = {
     ),
     "command": console("$ echo one; echo two >&2\none\ntwo"),
     "two commands": console("$ printf a\na\n$ echo b\nb"),
+    "output like a prompt": console("$ echo a; echo '> b'\na\n> b"),
     "here document": console("$ cat > f <<END\n> a\n> END\n$ cat f\na"),
-    "one folder a page": console("$ echo a > f") + console("$ cat f\na"),
+    "one folder a page": console("$ ls -A\n$ echo a > f")
+    + console("$ cat f\na"),
     "expected failure": console('$ false || echo "exit $?"\nexit 1'),
     "root": console("$ ls $REPO/noxfile.py\n/...noxfile.py"),
-    "interpreter": console("$ python -c 'import torch'"),
+    "interpreter": console(f"$ command -v python\n{PYTHON}"),
+    "a reader's desk": console("$ echo ${CI-none}\nnone"),
 }
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_runs(text: str, namespace: dict[str, Any]) -> None:
+def test_runs(
+    text: str, namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "1")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     run(text, namespace)
 
 
 BAD = {
+    "output elsewhere": (
+        python("print(1)") + "\nText.\n\n```output\n1\n```\n",
+        "The printed text differs",
+    ),
     "wrong output": (python("print(1)", "2"), "The printed text differs"),
     "prints what is not shown": (
         python("print(1)"),
@@ -80,6 +103,14 @@ BAD = {
         ),
         "KeyError: 1",
     ),
+    "error that nobody expects": (python(">>> {}[1]\n1"), "KeyError: 1"),
+    "error with another message": (
+        python(
+            ">>> {}[1]\nTraceback (most recent call last):\n...\nKeyError: 2"
+        ),
+        "KeyError: 1",
+    ),
+    "second command says else": (console("$ true\n$ echo b\nc"), "$ echo b"),
     "command says else": (console("$ echo a\nb"), "$ echo a"),
     "command says more": (console("$ echo a; echo b\na"), "$ echo a; echo b"),
     "command fails": (console("$ exit 3"), "status 3"),
@@ -96,18 +127,89 @@ def test_fails(text: str, says: str, namespace: dict[str, Any]) -> None:
     assert says in str(failure.value)
 
 
+def test_an_example_stands_in_its_line(namespace: dict[str, Any]) -> None:
+    page = "# Title\n\n" + python("x = 1", "1") + "\n" + console("$ ls")
+    assert [e.line for e in examples(page, namespace)] == [3, 11]
+
+
 def test_an_assert_shows_values_and_line(namespace: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match=r"assert 1 == 2") as failure:
         run("# Title\n\n" + python("x = 1\nassert x == 2"), namespace)
     assert failure.traceback[-1].lineno + 1 == 5
 
 
-def test_a_page_starts_on_device_0_with_seed_0() -> None:
+def test_a_command_waits_for_no_key_and_not_forever(
+    namespace: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    real = subprocess.run
+
+    def note(command: list[str], **how: Any) -> Any:
+        asked.update(how)
+        return real(command, **how)
+
+    monkeypatch.setattr(subprocess, "run", note)
+    run(console("$ cat"), namespace)
+    assert asked["stdin"] == subprocess.DEVNULL
+    assert asked["timeout"] == 600
+
+
+def set_up(**item: object) -> None:
+    """What pytest does before it runs a test or an example."""
+    hook = conftest.pytest_runtest_setup(SimpleNamespace(**item))
+    next(hook)
+    with contextlib.suppress(StopIteration):
+        next(hook)
+
+
+def test_what_stands_above_an_example_runs_first_and_once(
+    namespace: dict[str, Any],
+) -> None:
+    page = python('x = [*globals().get("x", []), 1]')
+    page += python("x.append(2)") + python("print(x)", "[1, 2]")
+    first, _, last = examples(page, namespace)
+    set_up(example=first)
+    first.evaluate()
+    for _ in range(2):
+        set_up(example=last)
+        last.evaluate()
+
+
+class Cycle:
+    """Refers to itself, as an operator does that a page has defined."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_a_page_made_goes_with_it() -> None:
+    names: dict[str, Any] = {"x": Cycle()}
+    left = weakref.ref(names["x"])
+    torch.openreg.set_device(1)
+    conftest.begin_page(names)
+    assert torch.openreg.current_device() == 0
+    folder = Path(names[conftest.FOLDER].name)
+    assert folder.is_dir()
+    conftest.end_page(names)
+    assert not folder.exists()
+    assert names == {}
+    assert left() is None
+
+
+@pytest.mark.parametrize("begin", [conftest.reset, set_up])
+def test_pages_and_tests_start_on_device_0_with_seed_0(
+    begin: Callable[[], None],
+) -> None:
     numbers = []
     for _ in range(2):
-        conftest.reset()
-        assert torch.openreg.current_device() == 0
+        begin()
+        current = torch.openreg.current_stream()
+        assert current == torch.openreg.default_stream(0)
         numbers.append((torch.rand(3), torch.rand(3, device="openreg").cpu()))
+        torch.openreg.set_stream(torch.openreg.Stream())
+        index = torch.full((1, 1), 9, device="openreg")
+        with pytest.raises(torch.AcceleratorError):  # which lasts
+            index.gather(0, index).cpu()
         torch.openreg.set_device(1)
     assert all(map(torch.equal, *numbers))
 
@@ -124,7 +226,7 @@ def test_a_page_starts_with_nothing_counted() -> None:
 
 
 def test_a_lock_that_a_killed_compilation_left_is_removed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     locks = [tmp_path / name / "lock" for name in ("left", "in use")]
     for lock in locks:
@@ -132,7 +234,9 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
         lock.touch()
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
-    _session.unlock(tmp_path)
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    options = SimpleNamespace(markexpr="")
+    conftest.pytest_configure(SimpleNamespace(option=options))
     assert [lock.exists() for lock in locks] == [False, True]
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,9 +44,10 @@ def test_a_dead_line_is_named_with_file_and_page() -> None:
 
 
 def test_the_end_of_a_block_is_no_line_of_its_own() -> None:
-    lines = "f([] {", "});", "struct Work final : Other {"
-    region = regions.Region("copy-y", FILE, 5, "A.", lines)
-    assert not list(proof.unproven([("p", region)], {FILE: {5: 1, 6: 0, 7: 0}}))
+    ends = "});", "  ]};", "", "struct Work final : Other {", "  class A {"
+    region = regions.Region("copy-y", FILE, 5, "A.", ("f([] {", *ends))
+    counts = {5: 1} | dict.fromkeys(range(6, 11), 0)
+    assert not list(proof.unproven([("p", region)], {FILE: counts}))
 
 
 def test_a_file_that_nothing_counted_is_named() -> None:
@@ -60,8 +66,15 @@ def test_a_declaration_has_no_line_to_prove() -> None:
     assert proof.proven(REGION, {FILE: {1: 1}}) == 0
 
 
-def test_what_the_build_reads_is_not_counted() -> None:
-    region = regions.Region("cmake-x", "backend/CMakeLists.txt", 1, "A.", ("",))
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("pyproject.toml", "backend/CMakeLists.txt", "backend/x/_C.pyi"),
+        *(f"{proof.EXTENSION}{name}" for name in ("extension.cpp", "use.py")),
+    ],
+)
+def test_what_the_build_reads_is_not_counted(file: str) -> None:
+    region = regions.Region("cmake-x", file, 1, "A.", ("",))
     assert list(proof.unproven([("p", region)], {})) == []
     assert proof.proven(region, {}) is None
 
@@ -118,6 +131,14 @@ def test_a_pages_program_counts_its_lines(tmp_path: Path) -> None:
     assert [path.name for path in page.glob("*.gc*")] == []
 
 
+def test_a_count_that_fails_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "false")
+    with pytest.raises(subprocess.CalledProcessError):
+        list(proof.run_gcov(tmp_path))
+
+
 def test_python_is_counted_by_coverage() -> None:
     found = {"executed_lines": [1, 2], "missing_lines": [4]}
     assert proof.coverage_counts({"files": {"noxfile.py": found}}) == {
@@ -130,6 +151,9 @@ SUITE = xml.fromstring("""
 <testcase classname="book.start.md" name="line:4,column:1" />
 <testcase classname="backend.tests.test_x.TestA" name="test_y[2.0-a]" />
 <testcase classname="backend.tests.test_x" name="test_z"><failure /></testcase>
+<testcase classname="backend.tests.test_x" name="test_z"><error /></testcase>
+<testcase classname="backend.tests.test_x" name="test_z"><skipped /></testcase>
+<testcase classname="backend.tests.test_x" name="test_y"><a /></testcase>
 </testsuite></testsuites>
 """)
 
@@ -137,7 +161,7 @@ SUITE = xml.fromstring("""
 def test_tests_that_passed_are_read_from_the_report() -> None:
     assert proof.passed(SUITE) == {
         "book/start.md": ["line:4,column:1"],
-        "backend/tests/test_x.py": ["TestA::test_y"],
+        "backend/tests/test_x.py": ["TestA::test_y", "test_y"],
     }
 
 
@@ -159,7 +183,11 @@ def test_a_claim_counts_the_tests_that_ran() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["book/a.md", "backend/x/y.cpp", "conftest.py"]
+    "name",
+    [
+        *("book/a.md", "backend/x/y.cpp", "conftest.py"),
+        *("README.md", "pyproject.toml"),
+    ],
 )
 def test_the_hash_knows_an_edit(name: str, tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -168,9 +196,29 @@ def test_the_hash_knows_an_edit(name: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         seen.add(proof.digest(tmp_path))
     assert len(seen) == 2
-    (tmp_path / "book" / "_build").mkdir(parents=True)
-    (tmp_path / "book" / "_build" / "x.md").write_text("printed")
+    for folder in ("book/_build", "backend/__pycache__"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.md").write_text("made")
+    (tmp_path / "backend" / "x.d").mkdir()
     assert proof.digest(tmp_path) in seen
+    path = tmp_path / name
+    path.rename(path.with_stem("z"))
+    assert proof.digest(tmp_path) not in seen
+
+
+def test_a_record_names_its_commit_and_edits(tmp_path: Path) -> None:
+    def git(*command: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+        subprocess.run(["git", *who, *command], cwd=tmp_path, check=True)
+
+    git("init", "-q")
+    assert proof.commit(tmp_path) == "no commit"
+    (tmp_path / "a").write_text("a")
+    git("add", "a")
+    git("commit", "-qm", "a")
+    assert re.fullmatch("[0-9a-f]{7,}", proof.commit(tmp_path))
+    (tmp_path / "a").write_text("b")
+    assert proof.commit(tmp_path).endswith(", edited")
 
 
 def test_a_record_of_another_tree_is_not_read(tmp_path: Path) -> None:
@@ -203,6 +251,36 @@ def test_the_foot_of_a_page_says_what_ran() -> None:
         "1 claim with 2 tests; torch 2.13.0, abc1234, 2026-01-02."
     )
     assert "Not yet run" in footer.summary(None, page, shown, made)
+
+
+def test_the_foot_says_nothing_of_what_a_page_lacks() -> None:
+    foot = footer.summary(RECORD, "book/index.md", [], [])
+    assert foot == "Checked: torch 2.13.0, abc1234, 2026-01-02."
+    foot = footer.summary(RECORD, "book/index.md", [REGION], [])
+    assert foot.startswith("Checked: 1 listing of 1 file, whose 2 lines of")
+    assert "without a line" not in foot
+
+
+def test_a_page_of_the_book_gets_its_foot(tmp_path: Path) -> None:
+    (tmp_path / "copy.md").write_text("It is so. {claim}`copy-overlap`\n")
+    shown = [("chapters/copy", REGION), ("index", REGION)]
+    env = SimpleNamespace(
+        found_docs={"chapters/copy"},
+        doc2path=lambda page: tmp_path / "copy.md",
+        openreg_shown=shown,
+    )
+    app = SimpleNamespace(env=env, openreg_proof=RECORD)
+    context = {"body": "<p>B</p>"}
+    footer.add_footer(app, "genindex", "", context, None)
+    assert context == {"body": "<p>B</p>"}
+    footer.add_footer(app, "chapters/copy", "", context, None)
+    foot = context["body"].removeprefix('<p>B</p><p class="proof" role="note">')
+    assert foot.startswith("Checked: 1 listing of 1 file")
+    assert "3 examples run and compared; 1 claim with 2 tests" in foot
+    assert '<a href="../about/checked.html">' in foot
+    without: dict[str, str] = {}
+    footer.add_footer(app, "chapters/copy", "", without, None)
+    assert without == {}
 
 
 def test_the_table_of_pages_has_a_row_for_each() -> None:
@@ -246,11 +324,20 @@ def test_a_run_ends_with_all_that_it_lacks(
 def test_a_run_that_lacks_nothing_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "FOLDER", tmp_path)
-    monkeypatch.setattr(proof, "RECORD", tmp_path / "proof.json")
+    folder = tmp_path / "build" / "proof"
+    monkeypatch.setattr(proof, "FOLDER", folder)
+    monkeypatch.setattr(proof, "RECORD", folder / "proof.json")
     monkeypatch.setattr(proof, "unproven", lambda *args: [])
     monkeypatch.setattr(proof, "unrun", lambda *args: [])
-    monkeypatch.setattr(proof, "run_gcov", lambda *folders: [])
+    found = {r.file: r for r in regions.find_regions(regions.read_sources())[0]}
+    ours, python = found[FILE], found["backend/torch_openreg/__init__.py"]
+    asked: list[Path] = []
+
+    def run_gcov(*folders: Path) -> list[dict[str, Any]]:
+        asked.extend(folders)
+        return [report(ours.first, 1), report(ours.last, 0)]
+
+    monkeypatch.setattr(proof, "run_gcov", run_gcov)
     proofs = claims.proofs()
     cases = "".join(
         f'<testcase classname="{test.file[:-3].replace("/", ".")}'
@@ -260,10 +347,47 @@ def test_a_run_that_lacks_nothing_is_recorded(
         for test in tests
     )
     proof.begin()
-    (tmp_path / "python.json").write_text('{"files": {}}')
-    (tmp_path / "tests.xml").write_text(f"<t>{cases}</t>")
+    counted = {"executed_lines": [python.first], "missing_lines": []}
+    (folder / "python.json").write_text(
+        json.dumps({"files": {python.file: counted}})
+    )
+    (folder / "tests.xml").write_text(f"<t>{cases}</t>")
     assert proof.end("nowhere") == 0
-    record = proof.read_record(tmp_path / "proof.json")
+    assert asked == [Path("nowhere"), folder / "examples"]
+    record = proof.read_record(folder / "proof.json")
     assert record is not None
     assert set(record["claims"]) == set(proofs)
+    assert record["regions"][ours.name] == 1
+    assert record["regions"][python.name] == 1
     assert checked.pages_of_record(record).startswith("On 20")
+
+
+def test_the_program_s_exit_status_is_its_verdict(tmp_path: Path) -> None:
+    """As nox runs it, in a book of one page."""
+    program = tmp_path / "book" / "_ext" / "proof.py"
+    folder = tmp_path / "build" / "proof"
+    program.parent.mkdir(parents=True)
+    for name in ("proof.py", "claims.py", "regions.py"):
+        shutil.copy(Path(proof.__file__).with_name(name), program.parent)
+    env = os.environ | {"CXX": "true"}  # stands for a gcov that found nothing
+
+    def run(argument: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, program, argument],
+            env=env,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return done.returncode, done.stderr
+
+    page = tmp_path / "book" / "x.md"
+    for text, verdict in {
+        "```python\n1\n```\n": (1, "book/x.md: 0 of 1 examples ran\n"),
+        "No example.\n": (0, ""),
+    }.items():
+        page.write_text(text)
+        assert run("begin") == (0, "")
+        (folder / "python.json").write_text('{"files": {}}')
+        (folder / "tests.xml").write_text("<testsuites />")
+        assert run("nowhere") == verdict
+        assert (folder / "proof.json").exists() == (not verdict[0])

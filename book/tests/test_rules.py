@@ -1,11 +1,13 @@
 """The rules of listings and fences hold, and each one can fail."""
 
+from pathlib import Path
+
 import pytest
 from sybil import Document
 
 import claims
+import conftest
 import regions
-from conftest import collect
 
 PAGES = regions.read_pages()
 
@@ -30,10 +32,12 @@ def test_every_example_program_says_how_it_ends_and_is_run() -> None:
 def test_a_good_book_breaks_no_rule() -> None:
     page = SHOWN + "```python\nprint(1)\n```\n\n```output\n1\n```\n"
     assert regions.check({COPY: GOOD}, {PAGE: page}) == []
+    longest = GOOD.replace("int x;\n", "int x;\n" * 40 + "\n")
+    assert regions.check({COPY: longest}, {PAGE: page}) == []
 
 
 MARKERS = {
-    "never closed": "// [copy-a] A.\nint x;\n",
+    "[copy-a] is never closed": "// [copy-a] A.\nint x;\n",
     "closes what is not open": "int x;\n// [/copy-a]\n",
     "opens inside": "// [copy-a] A.\n// [copy-b] B.\nint x;\n// [/copy-b]\n",
     "already at": GOOD + GOOD,
@@ -54,7 +58,10 @@ def test_a_bad_marker_is_named_with_its_place(message: str) -> None:
 FENCES = {
     "there is no region [copy-a]": "```{listing} copy-a\n```\n",
     "is shown 2 times": SHOWN + SHOWN,
-    "cpp is not typed into a page": "```cpp\nint x;\n```\n",
+    **{
+        f"{kind} is not typed into a page": f"```{kind}\nx\n```\n"
+        for kind in ("cpp", "c++", "c", "cmake", "toml")
+    },
     "unknown kind of fence 'bash'": "```bash\nls\n```\n",
     "unknown kind of fence ''": "```\nls\n```\n",
     "unknown kind of fence '(indented)'": "Text\n\n    x = 1\n",
@@ -73,10 +80,53 @@ FENCES = {
 PYPROJECT = {"pyproject.toml": 'dependencies = ["torch==2.13.0"]'}
 
 
-@pytest.mark.parametrize("message", FENCES)
-def test_a_bad_fence_is_named_with_its_place(message: str) -> None:
-    wrong = regions.check({COPY: GOOD, **PYPROJECT}, {PAGE: FENCES[message]})
+# Other ways to make the same mistakes.
+AGAIN = [
+    ("a text fence is not run", "```text\nls:\n  $ ls\n```\n"),
+    ("no example is skipped", "```python\n>>> f()  # doctest:+SKIP\n```\n"),
+    ("eval-rst is for", "```{eval-rst}\n.. autofunction:: f\n\nx\n```\n"),
+    ("eval-rst is for", "```{eval-rst}\n.. autofunction:: f\n   x\n```\n"),
+    ("output stands right", "```output\n1\n```\n"),
+    ("output stands right", "```python\n>>> 1\n```\n\n```output\n1\n```\n"),
+    ("output stands right", "```console\n$ ls\n```\n\n```output\n1\n```\n"),
+    ("was found in torch 2.12", "What you read holds for torch 2.12.\n"),
+]
+
+
+@pytest.mark.parametrize(("message", "page"), [*FENCES.items(), *AGAIN])
+def test_a_bad_fence_is_named_with_its_place(message: str, page: str) -> None:
+    wrong = regions.check({COPY: GOOD, **PYPROJECT}, {PAGE: page})
     assert any(message in w and w.startswith(f"{PAGE}:") for w in wrong), wrong
+
+
+def test_an_output_belongs_to_a_fence_of_its_page() -> None:
+    pages = {"a.md": "```python\n1\n```\n", "b.md": "\n\n\n```output\n1\n```\n"}
+    (wrong,) = regions.check({}, pages)
+    assert "b.md:4: output stands right below" in wrong
+
+
+@pytest.mark.parametrize("kind", regions.KINDS)
+def test_a_good_fence_is_right(kind: str) -> None:
+    bodies = {
+        "console": "$ ls",
+        "text": "costs 5 $ or more",
+        "md": "f()  # doctest: +SKIP",
+        "{eval-rst}": ".. currentmodule:: a\n\n.. autodata:: f\n   :no-value:",
+    }
+    page = f"````{kind}\n{bodies.get(kind, 'x')}\n````\n"
+    above = "```python\nx\n```\n\n" if kind == "output" else ""
+    fences = list(regions.find_fences("book/about/style.md", above + page))
+    assert not [w for f in fences for w in regions.check_fence(f)]
+    assert not list(regions.check_outputs(fences))
+
+
+def test_only_the_version_that_is_pinned_is_right() -> None:
+    text = "So it is (torch 2.13)."
+    assert regions.check(PYPROJECT, {PAGE: text}) == []
+    assert len(regions.check({}, {PAGE: text})) == 1
+    assert (
+        len(regions.check({**PYPROJECT, "a.py": f"# {text[:-3]}2)"}, {})) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,8 +160,86 @@ def test_names_and_comments_of_every_language(
     )
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("conftest.py", "noxfile.py", "pyproject.toml"),
+        *("backend/CMakeLists.txt", "backend/examples/x/CMakeLists.txt"),
+        *("backend/device/x.cpp", "backend/device/x.h", "backend/csrc/x/y.cpp"),
+        *("backend/torch_openreg/x/y.c", "backend/torch_openreg/x.pyi"),
+        *("backend/examples/x.py", "book/_ext/tables/x.py"),
+    ],
+)
+def test_markers_are_looked_for_in(file: str, tmp_path: Path) -> None:
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("x")
+    assert regions.read_sources(tmp_path) == {file: "x"}
+
+
+def test_a_page_shows_what_its_listings_name() -> None:
+    page = "```{listing} a-b\n```\n```{drawing} c-d\n```\n"
+    assert regions.pages_of({PAGE: page}) == {"a-b": PAGE}
+
+
+def test_what_was_printed_is_no_page(tmp_path: Path) -> None:
+    for folder in ("book/_build/html", "book/about"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "x.md").write_text("x")
+    assert list(regions.read_pages(tmp_path)) == ["book/about/x.md"]
+
+
+EXAMPLE = "backend/examples/end.py"
+RUN = "```console\n$ python $REPO/backend/examples/end.py\nfatal\n```\n"
+PROGRAMS = {
+    "no `expect: ok`": [
+        ("x = 1\n", RUN, ""),
+        ("# expect: exit 0\n", RUN, ""),
+        ("x = 1  # expect: ok\n", RUN, ""),
+    ],
+    "no page and no test runs it": [
+        ("# expect: ok", "", 'f("friend.py")'),
+        ("# expect: ok", "", 'f("end.cpp")'),
+        ("# expect: ok", RUN.replace("console", "text"), ""),
+        ("# expect: ok", RUN.replace("end.py", "en.py"), ""),
+    ],
+    "no page shows its end": [
+        ("# expect: exit 3", RUN, ""),
+        ("# expect: build-error: other", RUN, ""),
+        ("# expect: build-error: fatal", RUN.replace("end", "en"), ""),
+    ],
+    "": [
+        ("# expect: ok", RUN, ""),
+        ("# expect: ok", RUN.replace("end.py", "*.py"), ""),
+        ("# expect: ok\n\n", "", 'f("end.py")'),
+        ("// expect: ok", "", 'f("end")'),
+        ("# expect: build-error: fatal", RUN, ""),
+    ],
+}
+
+
+@pytest.mark.parametrize("message", PROGRAMS)
+def test_a_program_says_how_it_ends_and_is_run(message: str) -> None:
+    for text, page, test in PROGRAMS[message]:
+        tests = {"backend/tests/test_x.py": test}
+        wrong = list(
+            regions.check_examples({EXAMPLE: text}, {PAGE: page}, tests)
+        )
+        assert len(wrong) == bool(message), text
+        assert all(f"{EXAMPLE}: " in w and message in w for w in wrong), wrong
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pytest_takes_every_page_for_tests(
+    page: str, request: pytest.FixtureRequest
+) -> None:
+    path = regions.ROOT / page
+    (sybil,) = conftest.pytest_collect_file(path, request.session).sybils
+    assert sybil.setup is conftest.begin_page
+    assert sybil.teardown is conftest.end_page
+
+
 def collected(text: str) -> int:
-    return sum(1 for _ in collect(Document(text, "page.md")))
+    return sum(1 for _ in conftest.collect(Document(text, "page.md")))
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -123,15 +251,31 @@ def test_pytest_collects_every_example(page: str) -> None:
 def test_a_prompt_outside_of_a_fence_is_found(line: str) -> None:
     assert len(list(regions.check_prompts(PAGE, f"```text\n```\n{line}"))) == 1
     assert not list(regions.check_prompts(PAGE, f"```python\n{line}\n```"))
+    fenced = f"```text\n```python\n{line}\n```"  # ends in its last line
+    assert not list(regions.check_prompts(PAGE, fenced))
 
 
 def test_examples_in_tabs_and_notes_are_collected() -> None:
     tab = "````{tabs}\n```{group-tab} A\n~~~python\n1\n~~~\n```\n````\n"
-    note = ":::{note}\n```console\n$ ls\n```\n:::\n"
-    item = "- x\n\n  ```python\n  1\n  ```\n"
-    item += "\n> ```python\n> 1\n> ```\n\n1. ```python\n   1\n   ```\n"
-    assert collected(tab + note + item) == 5
-    assert regions.count_examples(tab + note + item) == 5
+    notes = "".join(
+        f":::{kind}\n```console\n$ ls\n```\n:::\n"
+        for kind in sorted(regions.CONTAINERS)
+    )
+    items = "".join(
+        f"{mark} ```python\n{' ' * len(mark)} 1\n{' ' * len(mark)} ```\n\n"
+        for mark in ("-", "*", "+", "1.")
+    )
+    quoted = "> ```python\n> 1\n> ```\n\nText.\n\n  ```python\n  1\n  ```\n"
+    page = tab + notes + items + quoted + ":::python\n1\n:::\n"
+    assert collected(page) == 1 + len(regions.CONTAINERS) + 4 + 2 + 1
+    assert regions.count_examples(page) == collected(page)
+
+
+KNOWN = {"tabs", "tab", "group-tab", "note", "tip", "warning", "admonition"}
+
+
+def test_each_container_is_one_that_sphinx_has() -> None:
+    assert {kind.strip("{}") for kind in regions.CONTAINERS} == KNOWN
 
 
 def test_this_book_and_its_tests_agree_on_claims() -> None:

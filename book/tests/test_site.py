@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import torch
 
+import claims
 import regions
 
 # Where this print says that it stands, and that its sources do.
@@ -69,7 +70,8 @@ class Page(HTMLParser):
             self.mute.append(attrs.get("src", ""))
 
 
-def read_site(site: Path) -> dict[Path, Page]:
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Page]:
     return {path: Page(path.read_text()) for path in site.rglob("*.html")}
 
 
@@ -129,28 +131,35 @@ def weights(path: Path, page: Page) -> tuple[int, int]:
     return sum(map(len, texts)), sum(len(gzip.compress(t)) for t in texts)
 
 
-def test_links_lead_somewhere(site: Path) -> None:
-    pages = read_site(site)
+def heavy(pages: dict[Path, Page]) -> Iterator[str]:
+    for path, page in pages.items():
+        plain, zipped = weights(path, page)
+        if zipped > ZIPPED * 1000:
+            yield f"{path.name} weighs {zipped} bytes zipped"
+        if plain > KILOBYTES * 1000:
+            yield f"{path.name} weighs {plain} bytes"
+
+
+def test_links_lead_somewhere(pages: dict[Path, Page]) -> None:
     assert len(pages) > 8
     assert list(dead_links(pages)) == []
 
 
-def test_nothing_comes_from_another_host(site: Path) -> None:
+def test_nothing_comes_from_another_host(
+    site: Path, pages: dict[Path, Page]
+) -> None:
     styles = {path: path.read_text() for path in site.rglob("*.css")}
     assert styles
-    assert list(foreign(read_site(site), styles)) == []
+    assert list(foreign(pages, styles)) == []
 
 
-def test_links_outside_are_on_the_list(site: Path) -> None:
-    found = outside(read_site(site))
+def test_links_outside_are_on_the_list(pages: dict[Path, Page]) -> None:
+    found = outside(pages)
     assert sorted(found) == sorted(ALLOWED), found
 
 
-def test_no_page_is_heavy(site: Path) -> None:
-    for path, page in read_site(site).items():
-        plain, zipped = weights(path, page)
-        assert zipped <= ZIPPED * 1000, (path.name, zipped)
-        assert plain <= KILOBYTES * 1000, (path.name, plain)
+def test_no_page_is_heavy(pages: dict[Path, Page]) -> None:
+    assert list(heavy(pages)) == []
 
 
 def test_an_edit_prints_the_pages_that_show_it_and_few_others(
@@ -204,8 +213,30 @@ def test_no_path_of_this_machine_is_printed(site: Path) -> None:
     assert list(machine_paths(texts)) == []
 
 
-def test_every_image_has_words(site: Path) -> None:
-    assert [m for page in read_site(site).values() for m in page.mute] == []
+def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
+    feet = {
+        path.relative_to(site).with_suffix("").as_posix()
+        for path in site.rglob("*.html")
+        if '<p class="proof" role="note">' in path.read_text()
+    }
+    pages = regions.read_pages()
+    assert feet == {page.removeprefix("book/")[:-3] for page in pages}
+
+
+def test_each_claim_opens_the_list_of_its_tests(site: Path) -> None:
+    for name, where in claims.find_claims(regions.read_pages()):
+        file = where.partition(":")[0].removeprefix("book/")
+        html = (site / file).with_suffix(".html").read_text()
+        box = html.partition(f'id="claim-{name}-by"')[2].partition("</p>")[0]
+        listed = re.findall(r"<code>(.*?)</code>", box)
+        assert listed[: len(proofs := claims.proofs()[name])] == list(
+            map(str, proofs)
+        ), name
+        assert f'popovertarget="claim-{name}-by"' in html
+
+
+def test_every_image_has_words(pages: dict[Path, Page]) -> None:
+    assert [m for page in pages.values() for m in page.mute] == []
 
 
 def test_the_record_names_what_pages_show(site: Path) -> None:
@@ -228,22 +259,120 @@ def test_the_record_names_what_pages_show(site: Path) -> None:
         )
 
 
-def test_the_checks_can_fail(tmp_path: Path) -> None:
+LOADS = [
+    *('<script src="{}"></script>', '<img src="{}">', '<iframe src="{}">'),
+    *('<source src="{}">', '<link rel="stylesheet" href="{}">'),
+    '<link rel="shortcut icon" href="{}">',
+]
+
+
+@pytest.mark.parametrize("html", LOADS)
+def test_what_a_page_loads_is_here_and_of_this_host(
+    html: str, tmp_path: Path
+) -> None:
     path = tmp_path / "a.html"
-    html = (
-        '<a href="b.html">x</a><a href="#no">y</a><img src="//h/i.png">'
-        f'<p>{regions.ROOT}</p><a href="https://elsewhere.example/">z</a>'
+    for address in ("//h/x", "https://h/x"):
+        page = {path: Page(html.format(address))}
+        assert list(foreign(page, {})) == [f"a.html loads {address}"]
+        assert list(dead_links(page)) == []
+    page = {path: Page(html.format("no.x"))}
+    assert list(foreign(page, {})) == []
+    assert list(dead_links(page)) == ["a.html: no.x leads nowhere"]
+
+
+LINKS = {
+    "b.html": None,
+    "b.html#here": None,
+    "b.html#%C3%A4": None,
+    "b%2Ehtml": None,
+    "#top": None,
+    "x.txt#L5": None,
+    "//h/no.html": None,
+    "mailto:a@b.example": None,
+    "no.html": "leads nowhere",
+    "no.html#here": "leads nowhere",
+    "sub": "leads nowhere",
+    "b.html#no": "has no such anchor",
+    "#no": "has no such anchor",
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_dead_link_is_named(link: str, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    texts = {
+        "a.html": f'<p id="here"></p><a name="there" href="{link}">x</a>',
+        "b.html": '<p id="here"></p><a name="\u00e4">x</a>',
+    }
+    for name in (*texts, "x.txt"):
+        (tmp_path / name).touch()
+    pages = {tmp_path / name: Page(html) for name, html in texts.items()}
+    says = LINKS[link]
+    wrong = list(dead_links(pages))
+    assert wrong == ([f"a.html: {link} {says}"] if says else [])
+
+
+STYLES = {
+    "a { b: url(https://h/f) }": 1,
+    "a { b: url( '//h/f') }": 1,
+    '@import "https://h/a.css"': 1,
+    "@import url(//h/a.css)": 2,
+    "a { b: url(f.woff) }": 0,
+    '@import "a.css"': 0,
+}
+
+
+@pytest.mark.parametrize("css", STYLES)
+def test_a_style_of_another_host_is_named(css: str) -> None:
+    assert len(list(foreign({}, {Path("a.css"): css}))) == STYLES[css]
+
+
+@pytest.mark.parametrize("what", ["root", "home", "python", "torch"])
+def test_a_path_of_this_machine_is_named(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {name: f"/of/{name}" for name in ("root", "home", "python", "torch")}
+    monkeypatch.setattr(regions, "ROOT", own["root"])
+    monkeypatch.setattr(sys, "prefix", own["python"])
+    monkeypatch.setenv("HOME", own["home"])
+    monkeypatch.setattr(torch, "__file__", own["torch"] + "/torch/x.py")
+    texts = {
+        Path("a.html"): f"<p>{own[what]}/x</p>",
+        Path("b.html"): "<p>/of/</p>",
+    }
+    assert list(machine_paths(texts)) == [f"a.html contains {own[what]}"]
+
+
+def test_a_link_that_leaves_the_site_is_listed() -> None:
+    links = (
+        "b.html",
+        "#c",
+        f"{URL}a.html",
+        f"{REPOSITORY}/x",
+        "https://else.example/",
     )
-    path.write_text(html)
-    pages = {path: Page(html)}
-    css = {tmp_path / "a.css": 'a { b: url("https://h/f.woff") }'}
-    assert len(list(dead_links(pages))) == 2
-    assert len(list(foreign(pages, css))) == 2
-    assert pages[path].mute == ["//h/i.png"]
-    assert any(str(regions.ROOT) in w for w in machine_paths({path: html}))
-    assert list(outside(pages)) == ["https://elsewhere.example/"]
-    heavy = Page('<script src="a.js"></script>')
+    html = "".join(f'<a href="{link}">x</a>' for link in links)
+    found = outside({Path("a.html"): Page(html)})
+    assert found == {"https://else.example/": Path("a.html")}
+
+
+def test_an_image_without_words_is_listed() -> None:
+    html = '<img src="a.png"><img src="b.png" alt=""><img src="c.png" alt="C">'
+    assert Page(html).mute == ["a.png", "b.png"]
+
+
+def test_a_heavy_page_is_named(tmp_path: Path) -> None:
+    page = Page('<script src="a.js?v=1"></script>')
     (tmp_path / "a.js").write_bytes(os.urandom(1000))
-    plain, zipped = weights(path, heavy)
-    assert plain == 1000 + path.stat().st_size
-    assert zipped > 1000
+    path = tmp_path / "a.html"
+    path.write_bytes(b"x" * 10)
+    assert weights(path, page)[0] == 1010
+    path.write_bytes(b"x" * (KILOBYTES * 1000 - 1000))
+    assert list(heavy({path: page})) == []
+    path.write_bytes(b"x" * (KILOBYTES * 1000 - 999))
+    plain = [f"a.html weighs {KILOBYTES * 1000 + 1} bytes"]
+    assert list(heavy({path: page})) == plain
+    path.write_bytes(b"x" * 10)
+    (tmp_path / "a.js").write_bytes(os.urandom(ZIPPED * 1000))
+    (wrong,) = heavy({path: page})
+    assert wrong.endswith("bytes zipped")
