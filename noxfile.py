@@ -242,7 +242,7 @@ def site(session: nox.Session) -> None:
         stamp.write_text(text)
     run(session, *PRINT, "-nWq", ROOT / "book", SITE)
     tests = ROOT / "book" / "tests" / "site"
-    run(session, *PYTEST, *(session.posargs or [tests]))
+    run(session, *PYTEST, *(session.posargs or [*TWO_AT_A_TIME, tests]))
 
 
 @nox.session

@@ -5,7 +5,8 @@ import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+EXTENSIONS = Path(__file__).parent / "_ext"
+sys.path.insert(0, str(EXTENSIONS))
 
 # What is drawn and counted here is the device as it is without settings: held
 # work, for example, could never be drawn where all launches wait.
@@ -25,7 +26,10 @@ extensions = [
     "listing",
     "footer",
     "site_pages",
+    "search_index",
 ]
+# What reads a page decides what it becomes: all are read anew for a new one.
+printed_by = [path.read_text() for path in sorted(EXTENSIONS.glob("*.py"))]
 exclude_patterns = ["_build", "tests"]
 
 nitpicky = True

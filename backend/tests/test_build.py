@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import torch_openreg
 import torch_openreg._C as C
 
 pytestmark = pytest.mark.one_mode
@@ -135,3 +136,28 @@ def test_without_pytorch_cmake_says_what_to_install(tmp_path: Path) -> None:
 def test_cmake_refuses_other_platforms(tmp_path: Path) -> None:
     system = ("CMAKE_SYSTEM_NAME=Linux", "CMAKE_SYSTEM_PROCESSOR=riscv64")
     assert "not Linux on riscv64" in configure(tmp_path, *system)
+
+
+FIND = """cmake_minimum_required(VERSION 3.25)
+project(user LANGUAGES CXX)
+foreach(wanted 9 0.2 0.0.9 0.1)
+  find_package(torch_openreg ${wanted} QUIET)
+  message("${wanted}: ${torch_openreg_FOUND} of \
+${torch_openreg_CONSIDERED_VERSIONS}")
+endforeach()
+"""
+
+
+def test_find_package_takes_the_version_that_is_installed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "CMakeLists.txt").write_text(FIND)
+    where = f"-DCMAKE_PREFIX_PATH={torch_openreg.cmake_prefix_path}"
+    command = ["cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path, where]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = re.findall(r"^([\d.]+: [01] of .*)$", said.stderr, re.M)
+    version = distribution("torch_openreg").version
+    assert found == [
+        f"{wanted}: {int(wanted == '0.1')} of {version}"
+        for wanted in ("9", "0.2", "0.0.9", "0.1")
+    ]

@@ -7,11 +7,11 @@ foot of each page says what a full run of the tests has run of it.
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxRole
 
 import claims
@@ -33,11 +33,15 @@ class Claim(SphinxRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         name, anchor = self.text, f"claim-{self.text}"
+        by = claims.proofs().get(name, [])
+        for test in by:
+            self.env.note_dependency(str(regions.ROOT / test.file))
+        made(self.env).setdefault(self.env.docname, {})[name] = by
         up = "../" * self.env.docname.count("/")
         rows = "".join(
             f'<a href="{up}{listing.source_page(test.file)}.html'
             f'#L-{test.line}"><code>{test.file}::{test.name}</code></a>'
-            for test in claims.proofs().get(name, [])
+            for test in by
         )
         # A box within a paragraph can hold no list.
         html = (
@@ -52,6 +56,29 @@ class Claim(SphinxRole):
         mark = nodes.inline("", "", ids=[anchor])
         mark += nodes.raw("", html, format="html")
         return [mark], []
+
+
+def made(env: BuildEnvironment) -> dict[str, dict[str, list[claims.Test]]]:
+    """Page -> its claims, each with the tests that it names."""
+    if not hasattr(env, "openreg_claims"):
+        env.openreg_claims = {}
+    return env.openreg_claims
+
+
+def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
+    made(env).pop(docname, None)
+
+
+def outdated(
+    app: Sphinx, env: BuildEnvironment, *changes: set[str]
+) -> list[str]:
+    """The pages with a claim that other tests prove now."""
+    now = claims.proofs()
+    return [
+        page
+        for page, claimed in made(env).items()
+        if any(now.get(name, []) != by for name, by in claimed.items())
+    ]
 
 
 def summary(
@@ -93,12 +120,11 @@ def add_footer(
     if page not in app.env.found_docs or "body" not in context:
         return
     file = f"book/{page}.md"
-    text = {file: Path(app.env.doc2path(page)).read_text("utf-8")}
     line = summary(
         app.openreg_proof,
         file,
         [region for at, region in listing.shown(app.env) if at == page],
-        [name for name, _ in claims.find_claims(text)],
+        list(made(app.env).get(page, {})),
     )
     up = "../" * page.count("/")
     context["body"] += (
@@ -115,5 +141,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     claims.proofs.cache_clear()
     app.add_role("claim", Claim())
     app.connect("builder-inited", read_proof)
+    app.connect("env-get-outdated", outdated)
+    app.connect("env-purge-doc", forget_page)
     app.connect("html-page-context", add_footer)
     return {"parallel_read_safe": False, "version": "1"}

@@ -6,6 +6,7 @@ PyTorch, `{generated}` a table made from the real package, `{drawing}` an SVG.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -24,7 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import claims
 import regions
-import tables
+import tables.kept as kept
 
 LANGUAGES = {
     ".c": "c",
@@ -82,7 +83,7 @@ class Listing(Code):
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
-        region = known_regions(self.env).get(name)
+        region = known_regions().get(name)
         if region is None:
             raise self.error(f"There is no region [{name}] in the sources.")
         self.env.note_dependency(str(regions.ROOT / region.file))
@@ -129,6 +130,7 @@ class PyTorch(Code):
         spec = importlib.util.find_spec("torch")
         path = Path(spec.origin).parent.parent / file
         try:
+            self.env.note_dependency(str(path))
             lines = path.read_text("utf-8").splitlines()
             first = find_once(lines, self.options["from"], file)
             near = lines[first : first + regions.LINES_MAX]
@@ -153,12 +155,12 @@ class Generated(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        make = getattr(tables, self.arguments[0], None)
-        if not callable(make):  # a page's module is not one of its tables
-            raise self.error(
-                f"tables/__init__.py names no function {self.arguments[0]}."
+        try:
+            return self.parse_text_to_nodes(
+                kept.table(self.env, *self.arguments)
             )
-        return self.parse_text_to_nodes(make())
+        except LookupError as error:
+            raise self.error(str(error)) from None
 
 
 class Drawing(SphinxDirective):
@@ -183,13 +185,11 @@ class Drawing(SphinxDirective):
         return [nodes.raw("", html, format="html")]
 
 
-def known_regions(env: BuildEnvironment) -> dict[str, regions.Region]:
-    """Read anew for each page, so that live reload sees an edit."""
-    kept = env.current_document
-    if "openreg_regions" not in kept:
-        found, _ = regions.find_regions(regions.read_sources())
-        kept["openreg_regions"] = {region.name: region for region in found}
-    return kept["openreg_regions"]
+@functools.cache
+def known_regions() -> dict[str, regions.Region]:
+    """Read once a print, for which live reload starts a process."""
+    found, _ = regions.find_regions(regions.read_sources())
+    return {region.name: region for region in found}
 
 
 Shown = list[tuple[str, regions.Region]]
@@ -226,7 +226,7 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     One whose text and links are those of the last print is not made again.
     """
     builder = app.builder
-    titles = [(p, title.astext()) for p, title in app.env.titles.items()]
+    titles = sorted((p, t.astext()) for p, t in app.env.titles.items())
     style = builder.build_info.config_hash, *titles
     look = hash_of(style, builder.templates.newest_template_mtime())
     stamp = Path(app.doctreedir) / "sources.json"
@@ -301,11 +301,14 @@ def write_record(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
+    known_regions.cache_clear()
+    app.add_config_value("printed_by", [], "env")
     app.add_directive("listing", Listing)
     app.add_directive("pytorch", PyTorch)
     app.add_directive("generated", Generated)
     app.add_directive("drawing", Drawing)
     app.connect("doctree-read", mark_columns)
+    app.connect("env-get-outdated", kept.outdated)
     app.connect("env-purge-doc", forget_page)
     app.connect("html-collect-pages", source_pages)
     app.connect("build-finished", write_record)

@@ -23,12 +23,17 @@ from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
 from sphinx.highlighting import PygmentsBridge
+from sphinx.search.en import SearchEnglish
 
+import listing
 import regions
+import search_index
 
 RELATED = 6
+stem = SearchEnglish.stem  # the same for a word on every page
 LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 HEAD = re.compile(r"^#+ (.*)$", re.M)
+NAMED = re.compile(r"\]\(#([\w-]+)\)")
 ONE_WORD = re.compile(r'><span class="pre">([^<]*)</span></code>')
 WORD = re.compile(r"[a-z_]\w{2,}")
 LOST = """<h1>Nothing is here</h1>
@@ -80,6 +85,29 @@ def related(env: BuildEnvironment, page: str) -> list[str]:
     return sorted(others, key=lambda a: (-others[a], a))[:RELATED]
 
 
+def around(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """The pages to write anew because of what other pages and runs say."""
+    titles = sorted(
+        (page, title.astext()) for page, title in env.titles.items()
+    )
+    menu = [env.toctree_includes.get(page) for page, _ in titles]
+    of_all = listing.hash_of(app.openreg_proof, titles, menu)
+    labels = env.domains.standard_domain.labels
+    slugs = {
+        page: [(name, said) for name, (_, *said) in data["myst_slugs"].items()]
+        for page, data in env.metadata.items()
+        if "myst_slugs" in data
+    }
+    now = {}
+    for page in env.found_docs:
+        text = Path(env.doc2path(page)).read_text("utf-8")
+        there = [labels.get(name) for name in NAMED.findall(text)]
+        heads = [slugs.get(b) for a, b in links() if a == page]
+        now[page] = listing.hash_of(of_all, there, heads, related(env, page))
+    before, env.openreg_around = getattr(env, "openreg_around", {}), now
+    return [page for page in now if now[page] != before.get(page)]
+
+
 def describe(app: Sphinx, doctree: nodes.document) -> None:
     """Keeps the promise that a page begins with."""
     found = doctree.next_node(nodes.paragraph)
@@ -114,29 +142,57 @@ def add_words(
     body = context.get("body", "")
     # A table's corner that says nothing heads nothing.
     body = body.replace('<th class="head"><p></p></th>', "<td></td>")
-    # One word of code needs no second element to stay whole.
+    # One word of code needs no second element to stay whole, and no style
+    # asks for this class of code.
+    body = body.replace(
+        '<code class="docutils literal ', '<code class="literal '
+    )
     context["body"] = ONE_WORD.sub(r">\1</code>", body)
+    if 'class="highlight' not in body:
+        context["script_files"] = [
+            script
+            for script in context["script_files"]
+            if not re.search("clipboard|copybutton", str(script.filename))
+        ]
     context["related"] = [
         (context["pathto"](other), app.env.titles[other].astext())
         for other in related(app.env, page)
     ]
 
 
+def mark(menu: str, page: str) -> str:
+    """Says in a menu which page is shown, and below which one it stands."""
+    above, link, below = menu.partition(f' internal" href={page}>')
+    if link:
+        item = '<li class="toctree-l'
+        above, _, rest = above.rpartition(item)
+        if rest[0] == "2":
+            upper, _, lower = above.rpartition(f"{item}1")
+            above = f"{upper}{item}1 current{lower}"
+        rest = rest.replace('"', ' current"', 1)
+        rest = rest.replace('class="reference', 'class="current reference')
+        above += item + rest
+        link = ' internal" href="#">'
+    return above + link + below
+
+
 def keep_menus(app: Sphinx) -> None:
-    """A page outside the menu needs one that its depth alone decides."""
+    """Makes the menu once for each folder: that takes longest of a page."""
     builder = app.builder
     if not isinstance(builder, StandaloneHTMLBuilder):
         return
     make = builder._get_local_toctree
 
     @functools.cache
-    def of_depth(folder: str, **how: Any) -> str:
-        return make(f"{folder}page", **how)
+    def from_within(folder: str, **how: Any) -> str:
+        return make(f"{folder}-", **how)
 
     def menu(page: str, *args: Any, **how: Any) -> str:
-        if page in app.env.all_docs or args:
-            return make(page, *args, **how)
-        return of_depth("-/" * page.count("/"), **how)
+        if page not in app.env.all_docs:
+            return from_within("-/" * page.count("/"), **how)
+        folder, _, name = page.rpartition("/")
+        html = from_within(folder and f"{folder}/", **how)
+        return mark(html, f'"{name}.html"')
 
     builder._get_local_toctree = menu  # type: ignore[method-assign]
 
@@ -154,7 +210,7 @@ def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
 
 
 def write_lists(app: Sphinx, error: Exception | None) -> None:
-    """llms.txt, densest.js, and with a base address also sitemap.xml."""
+    """llms.txt, densest.js, lighter styles; with an address a sitemap.xml."""
     builder, base = app.builder, app.config.html_baseurl
     if error or not isinstance(builder, StandaloneHTMLBuilder):
         return
@@ -169,8 +225,12 @@ def write_lists(app: Sphinx, error: Exception | None) -> None:
             address = base + builder.get_target_uri(page)
             lines.append(f"- [{title}]({address}): {words}".rstrip(": "))
     out = Path(app.outdir)
-    words = json.dumps(densest(), separators=(",", ":"))
-    (out / "_static" / "densest.js").write_text(f"var DENSEST = {words};\n")
+    by, words = densest()
+    texts = json.dumps(by), json.dumps(search_index.pack(words))
+    script = "var DENSEST = [{}, unpack({})];\n".format(*texts)
+    (out / "_static" / "densest.js").write_text(script, "utf-8")
+    css = out / "_static" / "pygments.css"
+    css.write_text(re.sub(r" */\*.*?\*/", "", css.read_text("utf-8")), "utf-8")
     (out / "llms.txt").write_text("\n".join(lines) + "\n")
     if base:
         pages = sorted(app.env.all_docs)
@@ -186,10 +246,12 @@ def write_lists(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     PygmentsBridge.html_formatter = Lean
+    SearchEnglish.stem = functools.cache(stem)  # type: ignore[method-assign]
     links.cache_clear()
     app.connect("builder-inited", keep_menus)
     app.connect("doctree-read", describe)
+    app.connect("env-updated", around)
     app.connect("html-page-context", add_words)
     app.connect("html-collect-pages", lost_page)
-    app.connect("build-finished", write_lists)
+    app.connect("build-finished", write_lists, priority=900)  # after Furo
     return {"parallel_read_safe": True, "version": "1"}

@@ -7,7 +7,7 @@ import pytest
 from sphinx_pytest.plugin import CreateDoctree
 
 import regions
-import tables
+from tables import common, kept
 
 SOURCE = """\
 int a;
@@ -91,8 +91,9 @@ def test_pytorch_lines_are_found_by_text(render: CreateDoctree) -> None:
 def test_generated_is_markdown_of_a_function(
     render: CreateDoctree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = tables.table(("A", "B"), [("`x|y`", "*z*")])
-    monkeypatch.setattr(tables, "sample", lambda: rows, raising=False)
+    rows = common.table(("A", "B"), [("`x|y`", "*z*")])
+    monkeypatch.setattr(common, "sample", lambda: rows, raising=False)
+    monkeypatch.setattr(kept, "module_of", lambda name: common.__name__)
     result = render(fence("generated} sample"), "index.md")
     assert result.warnings == ""
     assert "<table" in result.pformat()

@@ -314,9 +314,13 @@ def dispatch_tools() -> str:
 
 def chosen(operator: str, key: str) -> str:
     """What the dispatcher runs for a key: "kernel", "math kernel" ... or ""."""
-    dump = _C._dispatch_dump_table(operator)
-    line = re.search(f"^{key}: .*$", dump, re.MULTILINE)
-    return line[0].rpartition(" [")[2].strip("]") if line else ""
+    return line_of(operator, key).rpartition(" [")[2].strip("]")
+
+
+def line_of(operator: str, key: str) -> str:
+    """What the dispatcher's table of an operator says of a key, or ""."""
+    dump = f"\n{_C._dispatch_dump_table(operator)}"
+    return dump.partition(f"\n{key}: ")[2].partition("\n")[0]
 
 
 def registered(operator: str) -> set[str]:
@@ -525,11 +529,10 @@ PASSING_KEYS = {
 
 def at_key(operator: str, key: str) -> re.Match[str]:
     """The line of an operator's table: whether it passes, where, and why."""
-    found = re.search(
-        rf"^{key}: (?P<passes>fallthrough )?registered at (?P<file>.*):\d+ "
-        r"\[(?P<why>.*)\]$",
-        _C._dispatch_dump_table(operator),
-        re.MULTILINE,
+    found = re.fullmatch(
+        r"(?P<passes>fallthrough )?registered at (?P<file>.*):\d+ "
+        r"\[(?P<why>.*)\]",
+        line_of(operator, key),
     )
     assert found is not None, (operator, key)
     return found
