@@ -124,6 +124,7 @@ def rows(device: str) -> dict[str, Call]:
         return torch.randn(shape).to(device)
 
     one, many = make(1), make(MILLION)
+    weight = make(1).requires_grad_()
     small, large = make(64, 64), make(512, 512)
     image, kernel = make(8, 16, 32, 32), make(32, 16, 3, 3)
     heads = make(4, 8, 128, 64).requires_grad_()
@@ -151,6 +152,9 @@ def rows(device: str) -> dict[str, Call]:
         "item": lambda: one.item(),
         "copy from the host, 1M": lambda: many.copy_(host),
         "copy to the host, 1M": lambda: host.copy_(many),
+        "add, 1, both passes": lambda: torch.autograd.grad(
+            weight + weight, weight
+        ),
         "attention, both passes": lambda: (
             attention(heads, heads, heads).sum().backward()
         ),
@@ -202,11 +206,11 @@ def compare(cpu: Call, device: Call) -> tuple[float, float]:
     return median(samples[cpu]), median(samples[device])
 
 
-def measure(pattern: str = "") -> dict[str, tuple[float, float] | None]:
-    """Every row; None for what the device has no kernel for."""
+def measure(*ends: str) -> dict[str, tuple[float, float] | None]:
+    """The rows with such an end; None for what the device has no kernel for."""
     cpu, device = rows("cpu"), rows("openreg")
     found: dict[str, tuple[float, float] | None] = {}
-    for name in (name for name in cpu if pattern in name):
+    for name in (name for name in cpu if name.endswith(ends or "")):
         try:
             found[name] = compare(cpu[name], device[name])
         except NotImplementedError:
@@ -342,6 +346,8 @@ def collect() -> dict[str, Any]:
         "torch": torch.__version__.partition("+")[0],
         "cpu": cpu_name(),
         "rows": {name: ask("measure", env) for name, env in COLUMNS.items()},
+        "at most": AT_MOST,
+        "calling thread": ask("both passes", COLUMNS["auto"]),
         "two threads": {
             name: ask(what, TWO_THREADS | {"OPENREG_LAUNCH": mode})
             for name, (what, mode) in BACKWARD.items()
@@ -375,6 +381,9 @@ def show(figures: dict[str, Any]) -> None:
         most = f"{AT_MOST[row]:10.2f}" if row in AT_MOST else ""
         print(f"{row:24}{cpu:10.2f}{cells}{most}")
     print("in brackets: over the CPU in the same process")
+    print("\nbackward on the calling thread")
+    for row, (cpu, device) in figures["calling thread"].items():
+        print(f"{row:24}{cpu:10.2f}{device:13.2f} ({device / cpu:6.2f})")
     for name, steps in figures["two threads"].items():
         print(f"\ntwo threads, bound to their cores; {name}")
         for row, (cpu, device) in steps.items():
@@ -392,9 +401,10 @@ def show(figures: dict[str, Any]) -> None:
     print(f"import torch: {bare:.0f} ms, with the backend {loaded:.0f} ms")
 
 
-def steps(*, autograd_threads: bool) -> dict[str, Any]:
-    torch.autograd.set_multithreading_enabled(autograd_threads)
-    return measure("train step")
+def on_calling_thread(*ends: str) -> dict[str, Any]:
+    """The rows with such an end, while autograd has no thread of its own."""
+    with torch.autograd.set_multithreading_enabled(False):
+        return measure(*ends)
 
 
 def ways() -> dict[str, float]:
@@ -422,8 +432,9 @@ BACKWARD = {
 }
 PARTS: dict[str, Callable[[], object]] = {
     "measure": measure,
-    "steps": lambda: steps(autograd_threads=True),
-    "steps, one thread": lambda: steps(autograd_threads=False),
+    "both passes": lambda: on_calling_thread("both passes", "train step"),
+    "steps": lambda: measure("train step"),
+    "steps, one thread": lambda: on_calling_thread("train step"),
     "overlap": overlap,
     "ways": ways,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],

@@ -27,16 +27,29 @@ def test_the_figures_are_of_todays_program_and_version(bench) -> None:
     assert list(kept["two threads"]) == list(bench.BACKWARD)
     assert kept["torch"] == torch.__version__.partition("+")[0]
     assert set(bench.AT_MOST) <= set(rows)
+    assert kept["at most"] == bench.AT_MOST
+    ends = ("both passes", "train step")
+    backward = [row for row in rows if row.endswith(ends)]
+    assert list(kept["calling thread"]) == backward
 
 
-def test_every_row_of_the_device_is_printed_with_its_ratio() -> None:
+def test_every_row_with_a_backward_pass_is_printed_for_both_threads() -> None:
+    lines = tables.performance_backward().splitlines()[2:]
+    kept = tables.recorded()["calling thread"]
+    for line, (row, (cpu, device)) in zip(lines, kept.items(), strict=True):
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        assert (cells[0], cells[3]) == (row, f"{device / cpu:.2f}")
+
+
+def test_every_row_of_the_device_is_printed_with_its_ratio(bench) -> None:
     lines = tables.performance_rows().splitlines()[2:]
-    kept = tables.recorded()["rows"]["auto"]
+    kept, most = tables.recorded()["rows"]["auto"], bench.AT_MOST
     for line, (row, (cpu, device)) in zip(lines, kept.items(), strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[0] == row
         assert float(cells[1]) == pytest.approx(cpu, abs=0.005)
         assert cells[3] == f"**{device / cpu:.2f}**"
+        assert cells[4] == (f"{most[row]:.2f}" if row in most else "")
 
 
 def test_the_step_of_two_threads_is_printed_for_every_place() -> None:

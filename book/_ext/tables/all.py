@@ -207,6 +207,7 @@ from tables.operators_inside import (
 from tables.operators_special import optimizer_forms, special_kinds
 from tables.performance import (
     RECORD,
+    performance_backward,
     performance_rest,
     performance_rows,
     performance_source,

@@ -26,7 +26,8 @@ def performance_source() -> str:
 
 def performance_rows() -> str:
     """Every row of the bench: the CPU's time, and what the device adds."""
-    columns = recorded()["rows"]
+    kept = recorded()
+    columns, most = kept["rows"], kept["at most"]
     rows = []
     for name, (cpu, device) in columns["auto"].items():
         ratios = [
@@ -36,9 +37,25 @@ def performance_rows() -> str:
             for column in columns.values()
         ]
         ratios[0] = f"**{ratios[0]}**"
+        limit = f"{most[name]:.2f}" if name in most else ""
+        ratios.insert(1, limit)
         rows.append((name, f"{cpu:.2f}", f"{device:.2f}", *ratios))
-    head = ("Work", "CPU, µs", "Device, µs")
-    return table((*head, *(f"Ratio, {name}" for name in columns)), rows)
+    first, *others = (f"Ratio, {name}" for name in columns)
+    head = ("Work", "CPU, µs", "Device, µs", first, "At most", *others)
+    return table(head, rows)
+
+
+def performance_backward() -> str:
+    """Rows with a backward pass, by the thread that it runs on."""
+    kept = recorded()
+    rows = []
+    for name, here in kept["calling thread"].items():
+        there = kept["rows"]["auto"][name]
+        ratios = [device / cpu for cpu, device in (there, here)]
+        more = there[1] - there[0]
+        rows.append((name, f"{more:.0f}", *(f"{x:.2f}" for x in ratios)))
+    head = ("Work", "More than the CPU, µs", "Ratio")
+    return table((*head, "Ratio, backward on the calling thread"), rows)
 
 
 def performance_threads() -> str:
