@@ -189,7 +189,8 @@ class TestExternal:
         self, made
     ) -> None:
         handle = made(1)
-        with pytest.raises(RuntimeError, match=f"no stream {handle} on openr"):
+        refused = f"There is no stream {handle} on openreg:0"
+        with pytest.raises(RuntimeError, match=refused):
             openreg.ExternalStream(handle, 0)
         with pytest.raises(RuntimeError, match="no stream 4096 on openreg:0"):
             openreg.ExternalStream(4096)
