@@ -261,13 +261,12 @@ def test_the_foot_says_nothing_of_what_a_page_lacks() -> None:
     assert "without a line" not in foot
 
 
-def test_a_page_of_the_book_gets_its_foot(tmp_path: Path) -> None:
-    (tmp_path / "copy.md").write_text("It is so. {claim}`copy-overlap`\n")
+def test_a_page_of_the_book_gets_its_foot() -> None:
     shown = [("chapters/copy", REGION), ("index", REGION)]
     env = SimpleNamespace(
         found_docs={"chapters/copy"},
-        doc2path=lambda page: tmp_path / "copy.md",
         openreg_shown=shown,
+        openreg_claims={"chapters/copy": {"copy-overlap": []}},
     )
     app = SimpleNamespace(env=env, openreg_proof=RECORD)
     context = {"body": "<p>B</p>"}
