@@ -48,9 +48,10 @@ def run(venv: Path, *command: str) -> str:
         command,
         cwd=ROOT,
         env={
-            # Last, the tools that the package is built with: cmake, ninja.
+            # The tools that the package is built with, before those of the
+            # system: two versions of ninja undo each other's builds.
             "PATH": os.pathsep.join(
-                [f"{venv / 'bin'}", "/usr/bin", "/bin", TOOLS]
+                [f"{venv / 'bin'}", TOOLS, "/usr/bin", "/bin"]
             ),
             "HOME": str(venv.parent / "home"),
         },
