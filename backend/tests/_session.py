@@ -22,7 +22,10 @@ def begin(config: pytest.Config) -> None:
     would wait without end.
     """
     if os.environ.get("OPENREG_LAUNCH") == "blocking":
-        config.option.markexpr += " and not queued"
+        chosen = config.option.markexpr
+        config.option.markexpr = (
+            f"({chosen}) and not queued" if chosen else "not queued"
+        )
     name = "TORCH_EXTENSIONS_DIR"
     unlock(Path(os.environ.setdefault(name, str(BUILD / "extensions"))))
     # One process in ten runs a line that no other runs, and all would start
