@@ -77,7 +77,7 @@ def test_every_registration_of_the_smallest_backend_has_a_row() -> None:
 
 @pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
 def test_a_row_leaves_out_one_line(point: tables.Point) -> None:
-    if not point.leaves_out:
+    if point.leaves_out in ("", left_out.IMPORT):
         return
     cpp, py = (
         (left_out.FOLDER / f"smallest.{suffix}").read_text()

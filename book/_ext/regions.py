@@ -73,6 +73,10 @@ CONTAINERS = {
 AS_OF = re.compile(r"(?:\(|holds for )torch (\d+\.\d+)\b")
 PIN = re.compile(r'"torch==(\d+\.\d+)')
 
+# Elements of HTML but the two that fold an answer; and what is code in a line.
+HTML = re.compile(r"<(?!/?(?:details|summary)\b|https?:)/?[a-z][\w-]*", re.I)
+CODE = re.compile(r"(`+).+?(?<!`)\1(?!`)|^:\w+: .*")
+
 # The last line of an example program: how it ends.
 EXPECT = re.compile(
     r"(?:#|//) expect: (?:(?P<ok>ok)|exit (?P<exit>[1-9]\d*)|"
@@ -209,6 +213,7 @@ def check(sources: Mapping[str, str], pages: Mapping[str, str]) -> list[str]:
     wrong += check_uses(regions, fences)
     for page, text in pages.items():
         wrong += check_prompts(page, text)
+        wrong += check_html(page, text)
     pin = PIN.search(sources.get("pyproject.toml", ""))
     for file, text in {**sources, **pages}.items():
         wrong += check_versions(file, text, pin[1] if pin else None)
@@ -327,6 +332,13 @@ def check_prompts(page: str, text: str) -> Iterator[str]:
             yield f"{page}:{number}: >>> runs in a python fence, not here"
 
 
+def check_html(page: str, text: str) -> Iterator[str]:
+    """What is typed as HTML, code above all, gets past every other rule."""
+    for number, line, kind in scan(text):
+        if not kind and (tag := HTML.search(CODE.sub("", line))):
+            yield f"{page}:{number}: {tag[0]} is HTML: write Markdown"
+
+
 def check_versions(file: str, text: str, pin: str | None) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         for version in AS_OF.findall(line):
@@ -350,15 +362,17 @@ def check_examples(
         if fence.kind == "console"
     ]
     for file, text in examples.items():
-        name = Path(file).name
+        name = file.removeprefix("backend/examples/")
         end = EXPECT.fullmatch(text.rstrip().rpartition("\n")[2])
         runs = [
             body
             for body in consoles
-            for named in re.findall(r"backend/examples/([\w*.]+)", body)
+            for named in re.findall(r"backend/examples/([\w*./]+)", body)
             if fnmatchcase(name, named)
         ]
-        quoted = re.compile(rf'"{Path(file).stem}(?:{Path(file).suffix})?"')
+        quoted = re.compile(
+            rf'["/]{Path(file).stem}(?:{Path(file).suffix})?["\s]'
+        )
         if end is None:
             yield f"{file}: its last line is no `expect: ok` or `exit N`"
             continue

@@ -170,6 +170,11 @@ MISTAKES = {
         "# Copies\n\n```cpp\nint x;\n```\n",
         "cpp is not typed into a page",
     ),
+    "code typed as HTML": (
+        "# Copies\n",
+        "# Copies\n\n<pre>int x;</pre>\n",
+        "<pre is HTML",
+    ),
     "prompt that nothing runs": (
         "# Copies\n",
         "# Copies\n\n> >>> x + 1\n",

@@ -8,6 +8,7 @@ from sybil import Document
 import claims
 import conftest
 import regions
+import tables
 
 PAGES = regions.read_pages()
 
@@ -24,8 +25,10 @@ def test_this_book_keeps_every_rule() -> None:
 
 def test_every_example_program_says_how_it_ends_and_is_run() -> None:
     tests = regions.read(("backend/tests/*.py", "book/tests/*.py"))
-    examples = regions.read(("backend/examples/*.*",))
-    assert len(examples) > 15
+    tests["test_build_install.py"] = "\n".join(tables.EXTENSION)
+    folder = "backend/examples/**/*"
+    examples = regions.read((f"{folder}.cpp", f"{folder}.py"))
+    assert len(examples) > 20
     assert list(regions.check_examples(examples, PAGES, tests)) == []
 
 
@@ -75,6 +78,7 @@ FENCES = {
     "eval-rst is for autodoc": "```{eval-rst}\n.. note:: x\n```\n",
     "output stands right below": "```python\n1\n```\nX.\n\n```output\n1\n```",
     ">>> runs in a python fence": "Type >>> x\n",
+    "<pre is HTML": "<pre>int x;</pre>\n",
     "was found in torch 2.12, but torch 2.13 is": "So it is (torch 2.12).\n",
 }
 PYPROJECT = {"pyproject.toml": 'dependencies = ["torch==2.13.0"]'}
@@ -89,6 +93,8 @@ AGAIN = [
     ("output stands right", "```output\n1\n```\n"),
     ("output stands right", "```python\n>>> 1\n```\n\n```output\n1\n```\n"),
     ("output stands right", "```console\n$ ls\n```\n\n```output\n1\n```\n"),
+    ("<code is HTML", "It says `x`, <code>int x;</code>, ``y``.\n"),
+    ("</div is HTML", ":::{note}\n</div>\n:::\n"),
     ("was found in torch 2.12", "What you read holds for torch 2.12.\n"),
 ]
 
@@ -97,6 +103,16 @@ AGAIN = [
 def test_a_bad_fence_is_named_with_its_place(message: str, page: str) -> None:
     wrong = regions.check({COPY: GOOD, **PYPROJECT}, {PAGE: page})
     assert any(message in w and w.startswith(f"{PAGE}:") for w in wrong), wrong
+
+
+def test_what_only_looks_like_html_is_right() -> None:
+    page = (
+        '<details class="answer"><summary>Answer</summary>\n</details>\n'
+        "`<c10/x.h>`, ``a ` <b>`` and <https://x.example>, if 1 < a\n"
+        '```{pytorch} x.h\n:from: "at<b>()"\n```\n'
+        "```text\n<pre>\n```\n"
+    )
+    assert not list(regions.check_html(PAGE, page))
 
 
 def test_an_output_belongs_to_a_fence_of_its_page() -> None:
@@ -212,6 +228,7 @@ PROGRAMS = {
         ("# expect: ok", RUN.replace("end.py", "*.py"), ""),
         ("# expect: ok\n\n", "", 'f("end.py")'),
         ("// expect: ok", "", 'f("end")'),
+        ("# expect: ok", "", "python in/end.py\n"),
         ("# expect: build-error: fatal", RUN, ""),
     ],
 }

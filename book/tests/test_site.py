@@ -223,6 +223,12 @@ def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
     assert feet == {page.removeprefix("book/")[:-3] for page in pages}
 
 
+def test_each_page_leads_to_related_ones(site: Path) -> None:
+    for page in regions.read_pages():
+        html = site / page.removeprefix("book/").replace(".md", ".html")
+        assert '<nav class="related"' in html.read_text(), page
+
+
 def test_each_claim_opens_the_list_of_its_tests(site: Path) -> None:
     for name, where in claims.find_claims(regions.read_pages()):
         file = where.partition(":")[0].removeprefix("book/")

@@ -1,6 +1,7 @@
 """What PyTorch looks up in a device's module, and what it does without it."""
 
 import doctest
+import re
 import subprocess
 import sys
 import warnings
@@ -139,6 +140,16 @@ def test_without_lazy_init_early_seeds_are_lost() -> None:
             text=True,
         )
         assert run.stdout == printed, run.stderr
+
+
+def test_the_checklist_names_the_tests_above() -> None:
+    rows = [
+        line for line in tables.checklist().splitlines() if __name__ in line
+    ]
+    named = [re.findall(r"\.py::(\w+)", row)[0] for row in rows]
+    assert len(named) == len(tables.LOOKUPS)
+    assert set(named) <= set(globals())
+    assert named.count("test_without_lazy_init_early_seeds_are_lost") == 1
 
 
 @pytest.mark.parametrize("row", tables.LOOKUPS, ids=lambda row: row.name)

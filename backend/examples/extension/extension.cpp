@@ -20,3 +20,5 @@ extern "C" __attribute__((visibility("default"))) bool scale(
   return true;
 }
 // [/extension-scale]
+
+// expect: ok

@@ -22,3 +22,5 @@ x = torch.tensor([1.0, 2.0, 3.0], device="openreg")
 print(scale(x, 2.0), x.tolist())
 print(scale(torch.ones(1), 2.0))
 # [/py-extension-use]
+
+# expect: ok

@@ -282,3 +282,5 @@ TORCH_LIBRARY(tiny, library) {
 // [/smallest-register-rest]
 
 }  // namespace
+
+// expect: ok

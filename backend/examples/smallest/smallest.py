@@ -63,3 +63,5 @@ torch.utils.rename_privateuse1_backend("tiny")
 torch._register_device_module("tiny", sys.modules[__name__])
 torch.utils.generate_methods_for_privateuse1_backend()
 # [/py-smallest-register]
+
+# expect: ok

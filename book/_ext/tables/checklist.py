@@ -11,13 +11,18 @@ from typing import NamedTuple
 from tables.common import table
 from tables.frontend import LOOKUPS, Lookup
 
+# Leaves out the whole backend: what a program sees that imports only torch.
+IMPORT = "import smallest"
+
 
 class Point(NamedTuple):
     step: str  # the group that it belongs to; the groups are in order
     what: str  # what is registered, in Markdown
     needed: bool
     page: str  # where it is explained: a region of the sources or a page
-    leaves_out: str  # a part of one line of the smallest backend; else nothing
+    leaves_out: (
+        str  # part of a line of the smallest backend, IMPORT, or nothing
+    )
     use: str  # what then uses the device; the last line is the answer
     symptom: str  # the answer, as it is; "..." for what is left out
     test: str  # of torch_openreg: what it must do with the registration
@@ -40,6 +45,10 @@ NO_STORAGE = (
     "RuntimeError: Attempted to set the storage of a tensor on device "
     '"cpu" to a storage on different device "tiny:0"...'
 )
+NO_NAME = (
+    "RuntimeError: Expected one of cpu, cuda, ... device type at start of "
+    "device string: tiny"
+)
 NO_METHOD = "RuntimeError: Backend doesn't support {}."
 CRASH = "ends with SIGSEGV"
 MINIMAL = "test_minimal.py::test_a_missing_row_breaks_its_operation"
@@ -53,6 +62,7 @@ RELOAD = (
     "file.seek(0)\ntorch.load(file)"
 )
 NAME, MODULE, MEMORY, GUARD = "Name", "Device module", "Memory", "Guard"
+AUTOLOAD = "Autoload"
 HOOKS, MINIMUM, REST = "Hooks", "Minimal operators", "Other operators"
 HIGH = "High-level modules"
 
@@ -72,8 +82,7 @@ POINTS = [
         "py-register",
         "rename_privateuse1_backend",
         'torch.ones(1, device="tiny")',
-        "RuntimeError: Expected one of cpu, cuda, ... device type at start of "
-        "device string: tiny",
+        NO_NAME,
         "test_frontend.py::test_the_backend_has_its_name_everywhere",
     ),
     Point(
@@ -96,6 +105,17 @@ POINTS = [
         "torch.ones(1).tiny().device",
         "AttributeError: 'Tensor' object has no attribute 'tiny'",
         "test_frontend.py::test_the_backend_has_its_name_everywhere",
+    ),
+    Point(
+        AUTOLOAD,
+        "the entry point `torch.backends`",
+        False,
+        "pyproject-entry-point",
+        IMPORT,
+        'torch.ones(1, device="tiny").device',
+        NO_NAME,
+        "test_autoload.py::"
+        "test_import_torch_is_enough_and_later_imports_change_nothing",
     ),
     Point(
         MEMORY,
@@ -377,6 +397,16 @@ POINTS = [
     ),
     Point(
         REST,
+        "keys for nested tensors",
+        False,
+        "operators-special",
+        "",
+        'torch.nested.nested_tensor([torch.ones(2)]).to("tiny").device',
+        COULD_NOT.format("aten::_to_copy", "NestedTensortiny"),
+        "test_nested.py::test_made_taken_apart_and_copied",
+    ),
+    Point(
+        REST,
         "autograd for operators of your own",
         False,
         "custom-operators",
@@ -503,6 +533,11 @@ NEEDED_NAMES = {
 }
 
 
+# In which book/tests/test_tables_frontend.py leaves a name out.
+TEST = "test_without_the_name_pytorch_answers_as_the_row_says"
+TESTS = {"_lazy_init": "test_without_lazy_init_early_seeds_are_lost"}
+
+
 def link(page: str) -> str:
     """To a listing, or to a chapter."""
     if page == "":
@@ -531,11 +566,12 @@ def said(symptom: str) -> str:
 def of_lookup(lookup: Lookup) -> tuple[str, ...]:
     """The row of a name in the device module, as its chapter tells it."""
     told = lookup.without if ": " in lookup.without else ""
+    test = f"`test_tables_frontend.py::{TESTS.get(lookup.name, TEST)}`{{.said}}"
     return (
         f"`{lookup.name}`",
         "yes" if lookup.name in NEEDED_NAMES else "no",
         f"``{told}``{{.said}}" if told else lookup.means,
-        "[](../chapters/frontend.md)",
+        f"[](../chapters/frontend.md#what-pytorch-looks-up-by-name)<br>{test}",
     )
 
 

@@ -225,14 +225,14 @@ SUBSYSTEMS = [
         "High-level modules",
         "Compiler",
         "",
-        {"Inductor": "torch.openreg.Scheduling"},
+        {"`torch.compile`, by Inductor": "torch.openreg.Scheduling"},
     ),
     Subsystem(
         "High-level modules",
         "Distributed",
         "",
         {
-            "a backend of `torch.distributed`": "import torch.distributed as d;"
+            "a backend of `torch.distributed`, for DDP and FSDP": "import torch.distributed as d;"
             "d.Backend.default_device_backend_map['openreg']",
         },
     ),
