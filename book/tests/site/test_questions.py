@@ -1,4 +1,4 @@
-"""Twenty questions of integrators, each answered within three clicks."""
+"""Questions of integrators, each answered within three clicks."""
 
 import re
 import tomllib
