@@ -19,6 +19,7 @@ from typing import Any
 from docutils import nodes
 from pygments.formatters import HtmlFormatter
 from pygments.token import Token
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
@@ -36,6 +37,9 @@ HEAD = re.compile(r"^#+ (.*)$", re.M)
 NAMED = re.compile(r"\]\(#([\w-]+)\)")
 ONE_WORD = re.compile(r'><span class="pre">([^<]*)</span></code>')
 WORD = re.compile(r"[a-z_]\w{2,}")
+# A word of the glossary; and those that also mean other things here.
+TERM = re.compile(r"^(?! |```)(.+)\n  ", re.M)
+LOOSE = {"block", "region"}
 LOST = """<h1>Nothing is here</h1>
 <p>The address leads to no page: it may have been renamed, which the
 <a href="about/changelog.html">changelog</a> would say.</p>
@@ -113,6 +117,35 @@ def describe(app: Sphinx, doctree: nodes.document) -> None:
     found = doctree.next_node(nodes.paragraph)
     text = found.astext().replace("\n", " ") if found else ""
     app.env.metadata[app.env.docname]["description"] = text
+
+
+def link_terms(app: Sphinx, doctree: nodes.document) -> None:
+    """Leads from a page's first use of a word to what the glossary says."""
+    page, glossary = app.env.docname, Path(app.srcdir, "reference/glossary.md")
+    if page.startswith(("about/", "reference/")):
+        return
+    app.env.note_dependency(str(glossary))
+    terms = sorted(TERM.findall(glossary.read_text()), key=len, reverse=True)
+    word = re.compile(rf"(?<![\w-])((?:{'|'.join(terms)})s?)(?![\w-])", re.I)
+    by_hand = {x["reftarget"].lower() for x in doctree.findall(pending_xref)}
+    known = {term.lower() for term in terms} - LOOSE
+    left = known - by_hand
+    for text in list(doctree.findall(nodes.Text)):
+        above = text.parent
+        if above.tagname != "paragraph" or above.parent.tagname == "entry":
+            continue  # code, a link, a title, a cell of a table
+        parts: list[nodes.Node] = []
+        for part in word.split(text):
+            term = part.lower()
+            term = term if term in known else term.removesuffix("s")
+            if term in left:
+                left.remove(term)
+                to = {"refdomain": "std", "reftype": "term", "refdoc": page}
+                said = nodes.inline("", part)
+                parts.append(pending_xref("", said, reftarget=term, **to))
+            else:
+                parts.append(nodes.Text(part))
+        above.replace(text, parts)
 
 
 def densest() -> tuple[list[str], dict[str, int]]:
@@ -250,6 +283,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     links.cache_clear()
     app.connect("builder-inited", keep_menus)
     app.connect("doctree-read", describe)
+    app.connect("doctree-read", link_terms)
     app.connect("env-updated", around)
     app.connect("html-page-context", add_words)
     app.connect("html-collect-pages", lost_page)

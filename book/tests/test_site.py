@@ -223,6 +223,12 @@ def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
     assert feet == {page.removeprefix("book/")[:-3] for page in pages}
 
 
+def test_the_glossary_is_one_click_away(site: Path) -> None:
+    for page, term in {"stream": "kernel", "memory": "block"}.items():
+        html = (site / "chapters" / f"{page}.html").read_text()
+        assert html.count(f'"../reference/glossary.html#term-{term}"') == 1
+
+
 def test_each_page_leads_to_related_ones(site: Path) -> None:
     for page in regions.read_pages():
         html = site / page.removeprefix("book/").replace(".md", ".html")

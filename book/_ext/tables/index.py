@@ -232,7 +232,8 @@ SUBSYSTEMS = [
         "Distributed",
         "",
         {
-            "a backend of `torch.distributed`, for DDP and FSDP": "import torch.distributed as d;"
+            "a backend of `torch.distributed`, for DDP and FSDP": "import "
+            "torch.distributed as d;"
             "d.Backend.default_device_backend_map['openreg']",
         },
     ),

@@ -1,0 +1,66 @@
+"""A page's first use of a word leads to the glossary, and no other use does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from docutils.core import publish_doctree
+from sphinx.addnodes import pending_xref
+
+import regions
+import site_pages
+
+GLOSSARY = "# G\n\n```{glossary}\nstub\n  A.\n\nhooks\n  B.\n\n" + (
+    "stub kernel\n  C.\n\nATen\n  D.\n\nblock\n  E.\n```\n"
+)
+TEXTS = {
+    "A stub. A stub.": ["stub"],
+    "Stubs and ATen": ["stub", "aten"],
+    "hooks": ["hooks"],
+    "A stub kernel, a stub": ["stub kernel", "stub"],
+    "stubby mistub a-stub stub-a": [],
+    "``stub`` and http://stub.example": [],
+    "Stub\n====\n\nx": [],
+    "A block": [],
+    "*stub* or stub": ["stub"],
+    "== ==\na  stub\n== ==": [],
+}
+
+
+def link(text: str, page: str, folder: Path) -> list[str]:
+    tree = publish_doctree(text, settings_overrides={"doctitle_xform": False})
+    before = tree.astext()
+    noted: list[str] = []
+    env = SimpleNamespace(docname=page, note_dependency=noted.append)
+    site_pages.link_terms(SimpleNamespace(env=env, srcdir=folder), tree)
+    assert tree.astext() == before
+    assert bool(noted) == page.startswith("chapters/")
+    return [xref["reftarget"] for xref in tree.findall(pending_xref)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "reference").mkdir()
+    (tmp_path / "reference" / "glossary.md").write_text(GLOSSARY)
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_first_use_is_linked(text: str, folder: Path) -> None:
+    assert link(text, "chapters/x", folder) == TEXTS[text]
+
+
+@pytest.mark.parametrize("page", ["about/x", "reference/x"])
+def test_pages_that_are_looked_up_are_left_alone(
+    page: str, folder: Path
+) -> None:
+    assert link("A stub.", page, folder) == []
+
+
+def test_all_words_of_the_glossary_are_found() -> None:
+    text = regions.read_pages()["book/reference/glossary.md"]
+    terms = site_pages.TERM.findall(text)
+    assert len(terms) == text.count("\n\n", text.index("```{glossary}")) + 1
+    assert set(terms) > site_pages.LOOSE
