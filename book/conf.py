@@ -28,8 +28,13 @@ extensions = [
     "site_pages",
     "search_index",
 ]
-# What reads a page decides what it becomes: all are read anew for a new one.
+# What reads a page decides what it becomes: all are read anew for a new one,
+# and for a new word of the glossary, which each may use; not for its meaning.
 printed_by = [path.read_text() for path in sorted(EXTENSIONS.glob("*.py"))]
+glossary = Path(__file__).parent / "reference" / "glossary.md"
+printed_by += [
+    line for line in glossary.read_text().splitlines() if line[:1].isalpha()
+]
 exclude_patterns = ["_build", "tests"]
 
 nitpicky = True

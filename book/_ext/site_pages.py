@@ -124,7 +124,6 @@ def link_terms(app: Sphinx, doctree: nodes.document) -> None:
     page, glossary = app.env.docname, Path(app.srcdir, "reference/glossary.md")
     if page.startswith(("about/", "reference/")):
         return
-    app.env.note_dependency(str(glossary))
     terms = sorted(TERM.findall(glossary.read_text()), key=len, reverse=True)
     word = re.compile(rf"(?<![\w-])((?:{'|'.join(terms)})s?)(?![\w-])", re.I)
     by_hand = {x["reftarget"].lower() for x in doctree.findall(pending_xref)}
