@@ -29,7 +29,8 @@ def test_every_example_program_says_how_it_ends_and_is_run() -> None:
     folder = "backend/examples/**/*"
     examples = regions.read((f"{folder}.cpp", f"{folder}.py"))
     assert len(examples) > 20
-    assert list(regions.check_examples(examples, PAGES, tests)) == []
+    wrong = list(regions.check_examples(examples, PAGES, tests))
+    assert not wrong, "\n".join(["", *wrong])
 
 
 def test_a_good_book_breaks_no_rule() -> None:

@@ -72,7 +72,8 @@ def test_search_finds_the_right_page_first(
     page.reload()  # as a reader who has searched before
     search(page, words)
     took = page.evaluate("window.answered")
-    print(f"{words}: first answer after {took:.0f} ms")
+    # Where nothing else runs it is half of the 200 ms that are asked for.
+    assert took < 2000, f"{words}: first answer after {took:.0f} ms"
     first = page.locator(HITS).first.get_attribute("href")
     assert first
     assert first.split(".html")[0] == SEARCHES[words]
