@@ -230,6 +230,7 @@ typedef void (*orReleaseFn)(void* args);
  * the stream's worker (see OPENREG_LAUNCH below). `args` belongs to the launch
  * from here on: release(args), unless NULL, is called once, after fn has run
  * or when the device drops the work unrun, also when this call fails.
+ *
  * A kernel that fails before the call returns makes it orErrorLaunchFailure
  * and nothing else comes of it. One that fails later makes its device fail:
  * what is queued there is dropped, waits for it end, and every launch and
