@@ -134,7 +134,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-streams]
 
-  // [guard-stream-state] What a stream is asked.
+  // [guard-stream-state] Questions about a stream.
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return handle_of(stream);
   }
