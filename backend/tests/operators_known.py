@@ -58,6 +58,14 @@ KNOWN = [
 ]
 
 
+def corrupts(question: Question) -> bool:
+    """Whether the list says that it crashes: its process is not to be used on.
+
+    The crash may come in another question, long after the heap was hit.
+    """
+    return any(k.says == "crash" and k.covers(question) for k in KNOWN)
+
+
 def unexplained(question: Question, faults: list[str]) -> list[str]:
     """The faults that no line of the list explains."""
     says = [known.says for known in KNOWN if known.covers(question)]

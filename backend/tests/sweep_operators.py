@@ -29,7 +29,7 @@ import torch
 import _operators
 import torch_openreg
 import torch_openreg._C
-from operators_known import Question, stale, unexplained
+from operators_known import Question, corrupts, stale, unexplained
 
 DTYPES, KINDS = _operators.DTYPES, _operators.KINDS
 ROOT = Path(__file__).parents[2]
@@ -110,10 +110,12 @@ class Worker:
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
+        over = not answer or corrupts(question)
+        status = self.close() if over else 0
         late.cancel()
-        if answer:
+        if answer and status == 0:
             return json.loads(answer)
-        fault = f"crash {self.close()}"
+        fault = f"crash {status}"
         return {"question": question, "calls": 1, "faults": [fault]}
 
     def close(self) -> int:

@@ -117,10 +117,14 @@ for line in sys.stdin:
     if operator == "hangs":
         time.sleep(600)
     print(json.dumps({"question": question, "faults": []}), flush=True)
+    if operator == "corrupts":
+        os.kill(os.getpid(), signal.SIGSEGV)
 """
 
 
-def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep() -> None:
+def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep(monkeypatch) -> None:
+    line = Known("corrupts", "forward", "all", "crash", "A reason.")
+    monkeypatch.setattr(operators_known, "KNOWN", [line])
     worker = sweep_operators.Worker(samples=1)
     worker.command = [sys.executable, "-S", "-c", ANSWERS]
     found = [
@@ -130,11 +134,12 @@ def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep() -> None:
             ("crashes", 60),
             ("cos", 60),
             ("hangs", 1),
+            ("corrupts", 60),
             ("tan", 60),
         ]
     ]
     worker.close()
-    assert found == [[], ["crash -11"], [], ["crash -9"], []]
+    assert found == [[], ["crash -11"], [], ["crash -9"], ["crash -11"], []]
 
 
 def test_a_sweep_that_was_stopped_keeps_its_answers(tmp_path) -> None:
