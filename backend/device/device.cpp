@@ -281,7 +281,7 @@ orError_t orDeviceSynchronize(void) {
   });
 }
 
-// [dev-reset] A reset is a failure that ends.
+// [dev-reset] While it is reset, a device counts as failed.
 // While it lasts nothing is launched, and what is queued is dropped.
 orError_t orDeviceReset(void) {
   Machine* const machine = get_machine();

@@ -54,7 +54,7 @@ MomentRef moment_of(const EventRef& event) {
   return event->moment;
 }
 
-// [dev-waits] Waiting is work too, which looks up now and then.
+// [dev-waits] A wait is work that looks now and then whether it is over.
 // A wait ends when it is over, and when the device has failed or the process
 // ends: the host may never write the value, nor reach what it promised.
 struct EventWait {

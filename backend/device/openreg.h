@@ -227,14 +227,13 @@ typedef orError_t (*orKernelFn)(void* args);
 typedef void (*orReleaseFn)(void* args);
 
 /* Runs fn(args) in the order of `stream`: at once on this thread, or later on
- * the stream's worker (see OPENREG_LAUNCH below). `args` belongs to the launch
- * from here on: release(args), unless NULL, is called once, after fn has run
- * or when the device drops the work unrun, also when this call fails.
- *
- * A kernel that fails before the call returns makes it orErrorLaunchFailure
- * and nothing else comes of it. One that fails later makes its device fail:
- * what is queued there is dropped, waits for it end, and every launch and
- * synchronizing call on the device is orErrorDeviceFailed until orDeviceReset.
+ * the stream's worker (see OPENREG_LAUNCH below). From the call on, `args`
+ * belongs to the launch: release(args), unless NULL, is called once, after
+ * fn has run, or without it if the device drops the work or this call fails.
+ * If fn fails before the call returns, that is orErrorLaunchFailure.
+ * If it fails later, its device fails: what is queued there is dropped,
+ * waits end, and launches and waits are orErrorDeviceFailed until
+ * orDeviceReset.
  * `name` must outlive the process (a literal).
  * Twin: cudaLaunchKernel. Differs: that copies the arguments, and a context
  * whose kernel failed cannot be reset. */

@@ -8,7 +8,7 @@
 
 namespace {
 
-// [axpy-check] Every call answers; whoever does not look computes nonsense.
+// [axpy-check] Every call answers with a code, and every code is looked at.
 void check(orError_t error, const char* call) {
   if (error != orSuccess) {
     std::printf(

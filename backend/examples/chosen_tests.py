@@ -13,7 +13,7 @@ from torch.testing._internal.common_device_type import (
 )
 from torch.testing._internal.opinfo.core import DecorateInfo
 
-# [py-chosen-tests] Said once, before any test is instantiated.
+# [py-chosen-tests] The tests to run, chosen before any is instantiated.
 PrivateUse1TestBase.set_test_configs(
     # Which operators there are to test; without this, all.
     op_allowlist={"sin", "exp", "linalg.svd"},

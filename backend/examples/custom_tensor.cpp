@@ -24,7 +24,7 @@ void mark_tiled(const at::Tensor& tensor) {
 }
 // [/custom-tensor-meta]
 
-// [custom-tensor-tile] Two kernels of a device that likes its matrices tiled.
+// [custom-tensor-tile] Two kernels of a device that stores matrices in tiles.
 at::Tensor swap_middle(const at::Tensor& x, int64_t second, int64_t third) {
   return x.reshape({x.size(0) / 2, second, third, 2})
       .transpose(1, 2)

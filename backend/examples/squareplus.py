@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.library import custom_op, register_autograd, register_fake
 
 
-# [py-squareplus-kernels] Schema and kernel, twice: there, and back.
+# [py-squareplus-kernels] Two kernels with schemas: forward and backward.
 def check(x: Tensor) -> None:
     torch._check(
         x.is_floating_point(),

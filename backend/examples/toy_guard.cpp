@@ -91,7 +91,7 @@ void devices() {
 }
 // [/toy-guard-devices]
 
-// [toy-guard-defaults] What was not written, asked one by one.
+// [toy-guard-defaults] Each optional method, called on a guard that lacks it.
 void defaults() {
   const auto* guard = c10::impl::getDeviceGuardImpl(toy);
   const c10::Stream stream = guard->getStream({toy, 0});

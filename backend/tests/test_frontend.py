@@ -1,4 +1,4 @@
-"""The Python front: names, generated methods, and what PyTorch looks up."""
+"""The Python frontend: names, generated methods, and what PyTorch looks up."""
 
 from __future__ import annotations
 

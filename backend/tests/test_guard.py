@@ -118,19 +118,27 @@ def test_autograd_asks_for_the_number_of_devices_and_sets_theirs():
 
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_capability_lists_the_dtypes_that_can_be_copied():
     listed = torch.accelerator.get_device_capability(1)["supported_dtypes"]
     assert {torch.float32, torch.bool, torch.float8_e8m0fnu} <= listed
-    for dtype in listed:
+    quantized = {torch.qint8, torch.quint8, torch.qint32}
+    assert quantized <= listed
+    for dtype in listed - quantized:
         x = torch.arange(4).to(torch.float32).to(dtype)
         back = x.to("openreg:1").clone().cpu()
         assert back.dtype == dtype
         assert torch.equal(back.view(torch.uint8), x.view(torch.uint8))
+    for dtype in quantized:
+        x = torch.quantize_per_tensor(torch.arange(4.0), 0.5, 0, dtype)
+        back = x.to("openreg:1").clone().cpu()
+        assert back.dtype == dtype
+        assert torch.equal(back.int_repr(), x.int_repr())
 
 
 def test_capability_leaves_out_what_no_kernel_can_copy():
     listed = torch.accelerator.get_device_capability()["supported_dtypes"]
-    for dtype in (torch.bits8, torch.uint1, torch.int4, torch.qint8):
+    for dtype in (torch.bits8, torch.uint1, torch.int4, torch.quint4x2):
         assert dtype not in listed
 
 

@@ -27,7 +27,7 @@ import torch  # noqa: E402
 # [/py-autoload]
 
 
-# [py-room] Asked before our libraries register anything under the key.
+# [py-room] A check before our libraries register anything.
 def _find_room() -> None:
     """Refuses a process in which another package has taken the device.
 

@@ -309,6 +309,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("drawing", Drawing)
     app.connect("doctree-read", mark_columns)
     app.connect("env-get-outdated", kept.outdated)
+    app.connect("env-before-read-docs", kept.start)
     app.connect("env-purge-doc", forget_page)
     app.connect("html-collect-pages", source_pages)
     app.connect("build-finished", write_record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import claims
 import footer
+import regions
 import search_index
 import site_pages
 from tables import kept
@@ -88,6 +90,48 @@ def test_what_a_table_has_read_counts_for_its_neighbours(folder: Path) -> None:
     kept.table(env, "shelf")
     later(folder / "one.txt", "2")
     assert kept.outdated(None, env, set(), set(), set()) == ["page", "other"]
+
+
+SECOND = "import json; print(json.dumps({'shelf': ['by the second', {}]}))"
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [(SECOND, "by the second"), ("raise SystemExit(3)", "Names: 1 one.txt")],
+    ids=["succeeds", "fails"],
+)
+def test_what_takes_longest_is_made_by_a_second_process_and_else_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, second: str, text: str
+) -> None:
+    env = SimpleNamespace(docname="page")
+    monkeypatch.setattr(kept, "LONG", {"page": ["shelf"]})
+    monkeypatch.setattr(kept, "SEND", second)
+    kept.start(None, env, ["other"])
+    assert not kept.HELPERS
+    kept.start(None, env, ["page"])
+    assert kept.HELPERS.keys() == {"shelf"}
+    assert kept.table(env, "shelf") == text
+    kept.start(None, env, ["page"])
+    assert not kept.HELPERS  # it is kept now
+
+
+def test_the_second_process_sends_what_would_be_made_here(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["-c", "shelf"])
+    kept.send()
+    text, stamps = json.loads(capsys.readouterr().out)["shelf"]
+    assert (text, stamps) == kept.make("shelf")
+    assert str(folder / "one.txt") in stamps
+
+
+def test_what_takes_longest_stands_on_its_page() -> None:
+    for page, names in kept.LONG.items():
+        text = (regions.ROOT / "book" / f"{page}.md").read_text("utf-8")
+        for name in names:
+            assert f"```{{generated}} {name}\n" in text
 
 
 def test_the_package_and_the_last_run_count_for_every_table() -> None:

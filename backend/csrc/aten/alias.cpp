@@ -249,7 +249,7 @@ static void follow(const at::Tensor& device, const at::Tensor& alias) {
   }
 }
 
-// [alias-commit] Memory that a kernel exchanged is exchanged on the device too.
+// [alias-commit] The device tensor takes over what a kernel did to its alias.
 void Aliases::commit() {
   for (auto& [device, shadow] : storages_) {
     auto* const storage = device.unsafeGetStorageImpl();

@@ -97,7 +97,7 @@ T own(const T& value) {
   return value;
 }
 
-// [alias-run-or-queue] The shape of a kernel whose result is there before it.
+// [alias-run-or-queue] With its result made, a kernel runs here or is queued.
 // kernel(args...) runs here if the stream is idle or `sure` is false, else when
 // the stream comes to it. `sure` says that the kernel cannot refuse what it
 // got: an error must come at the call. What it allocates on a worker is host
@@ -165,7 +165,7 @@ class Aliases {
   c10::SmallVector<TensorPair, 6> tensors_;
 };
 
-// [alias-run] The shape of an unboxed kernel whose results are made by it.
+// [alias-run] How a kernel with a signature runs on aliases.
 // `kernel` gets a function from device tensor to alias and returns the result
 // on aliases, a tensor or a tuple of tensors; those come back on the device.
 template <typename Kernel>

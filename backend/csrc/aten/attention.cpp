@@ -44,7 +44,7 @@ int64_t choose(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  // [attention-choice] Which form, decided from the arguments alone.
+  // [attention-choice] The arguments alone decide the form of attention.
   if (!full_operator_set() || query.is_nested() || !has_memory(query) ||
       !has_memory(key) || !has_memory(value)) {
     return static_cast<int64_t>(at::SDPBackend::math);
@@ -170,7 +170,7 @@ void register_attention(const Registrar& add) {
 
 }  // namespace openreg
 
-// [attention-stub] PyTorch asks this, and not the operator, for its choice.
+// [attention-stub] PyTorch asks this stub which form of attention to run.
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &openreg::choose)
 }

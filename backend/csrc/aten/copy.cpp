@@ -38,7 +38,7 @@ void keep_pinned(const at::Tensor& host, c10::DeviceIndex device) {
       data.get(), data.get_context(), get_stream(device));
 }
 
-// [copy-engine] Bytes as they are, by the device's copy engine.
+// [copy-engine] The device's copy engine moves bytes as they are.
 // It may return before the copy is made only if that is what the caller asked
 // for, and only between the device and pinned memory.
 void copy_bytes(
@@ -94,7 +94,7 @@ void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-peers]
 
-// [copy-convert] What converts, converts on the device.
+// [copy-convert] A copy that converts does so on the device.
 // So the host need not wait, as long as the host's end is one piece of memory.
 bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
   const auto& host = dst.is_privateuseone() ? src : dst;
@@ -118,7 +118,7 @@ bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-convert]
 
-// [copy-from] On one device, between two, or from and to the host.
+// [copy-from] A copy on one device, between two, or from and to the host.
 at::Tensor copy_from(
     const at::Tensor& self, const at::Tensor& dst, bool non_blocking) {
   // Of a shape that does not fit, even no element is copied: it is refused.

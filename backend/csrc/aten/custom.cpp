@@ -26,7 +26,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [custom-schema] What exists, for whichever device.
+// [custom-schema] The schemas, for every device.
 TORCH_LIBRARY(openreg, library) {
   library.def("custom_abs(Tensor self) -> Tensor");
   library.def("swiglu(Tensor x, Tensor gate) -> Tensor");

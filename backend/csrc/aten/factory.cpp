@@ -65,7 +65,7 @@ at::Tensor empty(
 }
 // [/factory-empty]
 
-// [factory-empty-strided] The same, with strides as they are asked for.
+// [factory-empty-strided] A new tensor with the strides that are asked for.
 at::Tensor empty_strided(
     at::IntArrayRef size,
     at::IntArrayRef stride,
@@ -178,7 +178,7 @@ at::Tensor& set_storage(
   // [/factory-set]
 }
 
-// [factory-set-whole] Over a whole storage, or over one that is empty.
+// [factory-set-whole] A tensor over a whole storage, or over an empty one.
 at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
   const auto items =
       static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());

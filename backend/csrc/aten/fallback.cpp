@@ -84,7 +84,7 @@ bool is_foundation(const std::string& name) {
   return names.count(name) != 0;
 }
 
-// [fallback-refuse] What no copy can do right is refused.
+// [fallback-refuse] What cannot be done right on copies is refused.
 void refuse_foundation_and_views(
     const c10::FunctionSchema& schema, const std::string& name) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -180,7 +180,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 }
 // [/fallback-to-cpu]
 
-// [fallback-autograd] What autograd records of a kernel, it records of copies.
+// [fallback-autograd] Autograd records the copies, to the host and back.
 // Nobody else has a formula for the way back, or counts it as a change.
 at::Tensor copy_back(const at::Tensor& self, const at::Tensor& dst) {
   if (dst.sizes() != self.sizes()) {
@@ -252,7 +252,7 @@ void reset_fallback_counts() {
   state().warned.clear();
 }
 
-// [fallback-register] `_` stands for every namespace and operator.
+// [fallback-register] One fallback for every namespace and operator.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   if (!omitted("fallback")) {
     library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());

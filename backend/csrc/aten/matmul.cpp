@@ -13,7 +13,7 @@ bool match(const at::Tensor& a, const at::Tensor& b) {
   return is_usual(a) && a.scalar_type() == b.scalar_type();
 }
 
-// [matmul-kernels] A matrix product is a line.
+// [matmul-kernels] A matrix product is one line.
 // What `meta` does not check takes its turn, so that it is refused at the call.
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
   return run_structured<at::native::structured_mm_out_cpu>(

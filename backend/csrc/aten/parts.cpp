@@ -27,7 +27,7 @@ c10::DispatchKeySet keys_on(const at::Tensor& tensor, c10::Device device) {
 void assign_sparse(
     const at::Tensor& to, const at::Tensor& from, ChangeSides change) {
   if (from.layout() == at::kSparse) {
-    // [parts-sparse] Indices and values.
+    // [parts-sparse] The parts of a COO tensor: indices and values.
     const auto* const source = at::sparse::get_sparse_impl(from);
     auto* const target = at::sparse::get_sparse_impl(to);
     target->raw_resize_(
@@ -64,7 +64,7 @@ void restride(const at::Tensor& to, const at::Tensor& from) {
       source->sizes(), source->strides(), source->storage_offset());
 }
 
-// [parts-quantized] Codes and what they mean.
+// [parts-quantized] The codes of a quantized tensor, and what they mean.
 void assign_quantized(
     const at::Tensor& to, const at::Tensor& from, ChangeSides change) {
   restride(to, from);
@@ -83,7 +83,7 @@ at::Tensor make_quantized(
 }
 // [/parts-quantized]
 
-// [parts-nested] One buffer. Where in it each tensor lies, the host knows.
+// [parts-nested] One buffer; the host knows where each tensor is in it.
 // The keys are the buffer's with one half exchanged, and autograd's own key.
 at::Tensor make_nested(const at::Tensor& tensor, ChangeSides change) {
   const auto* const nested = at::native::get_nested_tensor_impl(tensor);
@@ -119,7 +119,7 @@ at::Tensor codes_of(const at::Tensor& quantized) {
   return result;
 }
 
-// [parts-quantizer] Numbers, or a tensor of them.
+// [parts-quantizer] A quantizer has numbers, or tensors of them.
 at::QuantizerPtr change_quantizer(
     const at::QuantizerPtr& quantizer, ChangeSides change) {
   const auto* const channels =

@@ -51,7 +51,7 @@
 namespace openreg {
 namespace {
 
-// [pointwise-stub] What is registered for the device: shift, then the CPU's.
+// [pointwise-stub] The device's loop: shift the addresses, call the CPU's.
 template <auto* stub, typename Function>
 struct Shifted;
 
@@ -219,7 +219,7 @@ at::Tensor& run_in_place(
   return self;
 }
 
-// [pointwise-out] With out=: shifted if that serves, else by the alias kernel.
+// [pointwise-out] With out=: on shifted addresses, or by the alias kernel.
 template <typename Kernel, typename Op, typename... Args>
 at::Tensor& run_out(at::Tensor& out, const Args&... args) {
   if (!out.is_privateuseone() || !shifts(out, args...)) {
@@ -252,7 +252,7 @@ at::Tensor& sub_out(
       out, self, number_for(self, other), alpha);
 }
 
-// [pointwise-kernels] One line an operator.
+// [pointwise-kernels] One line for each operator.
 at::Tensor add(
     const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
   return run<at::native::structured_ufunc_add_CPU>(
@@ -321,7 +321,7 @@ at::Tensor& relu_(at::Tensor& self) {
              : Alias<at::_ops::relu_>::call(self);
 }
 
-// [pointwise-floats] For floats; other dtypes take an alias.
+// [pointwise-floats] Floats go the short way.
 // Other dtypes take an alias.
 template <typename Kernel, typename Op, typename Second, typename... Args>
 at::Tensor run_floats(
@@ -440,7 +440,7 @@ void register_abs(const Registrar& add) {
 
 }  // namespace openreg
 
-// [pointwise-dispatch] REGISTER_PRIVATEUSE1_DISPATCH, the macro of this seam.
+// [pointwise-dispatch] Each line registers a loop for the device.
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(abs_stub, openreg::shifted<&abs_stub>)
 REGISTER_PRIVATEUSE1_DISPATCH(add_stub, openreg::shifted<&add_stub>)

@@ -120,7 +120,7 @@ at::Tensor view_as_dtype(const at::Tensor& self, at::ScalarType dtype) {
 
 }  // namespace
 
-// [quantized-register] What makes a tensor, and what asks for its numbers.
+// [quantized-register] Factories, and functions that read the quantizer.
 // PyTorch's own functions serve: they allocate by the device's name, and the
 // quantizer is the host's.
 TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, library) {

@@ -201,7 +201,7 @@ constexpr auto lstm_input = &lstm<bool, int64_t, double, bool, bool, bool>;
 
 }  // namespace
 
-// [recurrent-register] It also runs above autograd, which its parts reach.
+// [recurrent-register] The override is registered above autograd, too.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   if (full_operator_set()) {
     const Registrar add(library);

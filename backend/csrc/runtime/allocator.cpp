@@ -87,7 +87,7 @@ std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
   return {free, total};
 }
 
-// [allocator-oom] Everything that one needs to know to do something about it.
+// [allocator-oom] A message with the numbers that a user needs.
 [[noreturn]] void raise_out_of_memory(c10::DeviceIndex device, size_t bytes) {
   const PoolStats stats = pool_of(device).stats();
   const auto& counts = stats.counts[0];

@@ -22,7 +22,7 @@ void check_available() {
 
 InterpreterLock interpreter_lock;
 
-// [device-error] An error code becomes an exception that says three things.
+// [device-error] An error code becomes an exception.
 void raise_error(orError_t error, const char* call) {
   TORCH_CHECK(
       error != orErrorForkedProcess,

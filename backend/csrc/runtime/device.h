@@ -5,7 +5,7 @@
 
 #include "device/openreg.h"
 
-// The device functions that the guard, the hooks and the Python front share.
+// The device functions that the guard, the hooks and the Python frontend share.
 // Every function but device_count and maybe_exchange_device checks its index
 // and raises c10::Error ("The device index is out of range ...").
 

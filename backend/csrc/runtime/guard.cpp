@@ -26,7 +26,7 @@ void check_type(c10::Device device) {
 // [/guard-type]
 
 // [guard-capability] Every dtype that the kernels can store and copy.
-// Quantized types have no kernels here, and the rest (bits8, uint1 to uint7)
+// Nothing clones quint4x2 and quint2x4, and the rest (bits8, uint1 to uint7)
 // are names without arithmetic.
 c10::DeviceCapability capability() {
   using enum c10::ScalarTypeIndex;
@@ -54,7 +54,10 @@ c10::DeviceCapability capability() {
         kIndex_Float8_e4m3fn,
         kIndex_Float8_e5m2fnuz,
         kIndex_Float8_e4m3fnuz,
-        kIndex_Float8_e8m0fnu}) {
+        kIndex_Float8_e8m0fnu,
+        kIndex_QInt8,
+        kIndex_QUInt8,
+        kIndex_QInt32}) {
     bits |= uint64_t{1} << type;
   }
   return result;
@@ -131,7 +134,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-streams]
 
-  // [guard-stream-state] What a stream is asked.
+  // [guard-stream-state] Questions about a stream.
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return handle_of(stream);
   }

@@ -13,7 +13,7 @@
 
 namespace openreg {
 
-// [launch-turn] This thread has the stream to itself while this lives.
+// [launch-turn] While this object lives, its thread has the stream to itself.
 class Turn {
  public:
   Turn(c10::DeviceIndex device, const char* name)

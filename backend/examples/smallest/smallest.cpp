@@ -97,7 +97,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 };
 // [/smallest-guard]
 
-// [smallest-hooks] What PyTorch's core asks; all else has an answer already.
+// [smallest-hooks] What PyTorch's core asks; the other methods have defaults.
 struct Hooks final : at::PrivateUse1HooksInterface {
   bool isAvailable() const override {
     return true;
@@ -154,7 +154,7 @@ Tensor empty_strided(
 }
 // [/smallest-create]
 
-// [smallest-copy] Bytes travel; what converts and strides is the CPU's copy.
+// [smallest-copy] The driver copies bytes; the CPU's copy does the rest.
 Tensor on_host(const Tensor& tensor) {
   if (tensor.is_cpu()) {
     return tensor;
@@ -238,7 +238,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 // [/smallest-fallback]
 
-// [smallest-register] All of the above, told to PyTorch as the file is loaded.
+// [smallest-register] All of the above, registered when the file is loaded.
 const bool registered = [] {
   c10::SetAllocator(tiny, new Allocator);
   c10::impl::registerDeviceGuard(tiny, new Guard);

@@ -104,7 +104,7 @@ class _Trace(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        # [py-tracing-mode] A mode is asked before the backend's kernel runs.
+        # [py-tracing-mode] The mode is called in place of the backend's kernel.
         kwargs = kwargs or {}
         name = func.name()
         key, device = _place(name, tree_leaves((args, kwargs)))

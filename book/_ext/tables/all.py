@@ -154,14 +154,11 @@ from tables.memory import (
     DEVICE_STATS,
     HOST_METHODS,
     OPTIONS,
-    POOL_CALLS,
     AllocatorMethod,
     allocator_methods,
     allocator_options,
     device_stats,
     host_allocator_methods,
-    pool_calls,
-    pool_drawing,
 )
 from tables.messages import (
     GAP,
@@ -214,6 +211,7 @@ from tables.performance import (
     performance_threads,
     recorded,
 )
+from tables.pool import POOL_CALLS, pool_calls, pool_drawing
 from tables.port import (
     FIXED,
     NAMES,

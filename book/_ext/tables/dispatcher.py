@@ -138,7 +138,7 @@ TOOLS = [
     ),
     Tool(
         "_dispatch_check_invariants",
-        "Raises if the books of one operator contradict themselves.",
+        "Raises if the records of one operator contradict each other.",
         "C._dispatch_check_invariants('aten::mm')",
         "None",
     ),
@@ -475,7 +475,7 @@ def order_of_work() -> list[tuple[str, set[str], str]]:
             "fallback all programs run, slowly.",
         ),
         (
-            "what PyTorch asks of nobody but a backend: `*_overrideable`, "
+            "what only a backend can have a kernel for: `*_overrideable`, "
             "`_thnn_fused_*`",
             asked - minimal,
             "The CPU has no kernel under that name, so nothing can be "
@@ -500,8 +500,8 @@ def order_of_work() -> list[tuple[str, set[str], str]]:
         (
             "other composites, where PyTorch's is slow or rounds differently",
             composite - forms - core - minimal - asked,
-            "They work already; [above](#overriding-a-composite) is when that "
-            "is not enough.",
+            "They work already; when that is not enough, is said "
+            "[above](#overriding-a-composite).",
         ),
     ]
     return steps

@@ -37,7 +37,7 @@ FALLBACK_ARGUMENTS = [
     ),
     Argument(
         "`Tensor[]`, `Tensor?[]`",
-        "A list of copies; so with results.",
+        "A list of copies; lists of results are treated likewise.",
         "TestArguments::test_lists",
     ),
     Argument(
@@ -78,7 +78,7 @@ FALLBACK_ARGUMENTS = [
     ),
     Argument(
         "one that requires a gradient",
-        "Recorded as a kernel made of operators is on the CPU.",
+        "Recorded, as a kernel made of operators is on the CPU.",
         "TestAutograd::test_a_gradient_goes_through_what_is_written",
     ),
 ]

@@ -75,6 +75,7 @@ SUBSYSTEMS = [
             "import ForkingPickler as p; p.loads(p.dumps(x))",
             "DLPack capsules": "torch.from_dlpack(x.__dlpack__())",
             "`torch.from_dlpack(x)`": "torch.from_dlpack(x)",
+            "`x.__dlpack_device__()`": "x.__dlpack_device__()",
         },
     ),
     Subsystem(
@@ -236,12 +237,6 @@ SUBSYSTEMS = [
             "torch.distributed as d;"
             "d.Backend.default_device_backend_map['openreg']",
         },
-    ),
-    Subsystem(
-        "High-level modules",
-        "Exchange",
-        "",
-        {"DLPack": "x.__dlpack_device__()"},
     ),
 ]
 

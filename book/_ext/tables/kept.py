@@ -7,10 +7,13 @@ the files and folders of this tree that were opened meanwhile, and the package.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import json
 import os
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -33,8 +36,22 @@ LOOKS = ("open", "os.scandir", "os.listdir")
 OPENED: defaultdict[str, set[str]] = defaultdict(set)
 making = ""
 
-# (page, table) -> its text, and when what it was made from was changed.
-Kept = dict[tuple[str, str], tuple[str, dict[str, int]]]
+# A table's text, and when what it was made from was changed.
+Made = tuple[str, dict[str, int]]
+Kept = dict[tuple[str, str], Made]  # (page, table) -> what was made
+
+# Page -> those of its tables that take longest.
+LONG = {
+    "chapters/operators-special": ["special_kinds", "optimizer_forms"],
+    "reference/operators": [
+        "entries_linear",
+        "entries_nn",
+        "entries_other",
+        "entries_special",
+    ],
+}
+SEND = "from tables import kept; kept.send()"
+HELPERS: dict[str, subprocess.Popen[bytes]] = {}  # table -> who makes it
 
 
 def note(event: str, args: tuple[Any, ...]) -> None:
@@ -94,26 +111,66 @@ def of(env: BuildEnvironment) -> Kept:
     return env.openreg_kept
 
 
+def make(name: str) -> Made:
+    """What the function of `tables` returns, and what it was made from."""
+    global making
+    listen()
+    making = module = module_of(name)
+    try:
+        function = module and getattr(importlib.import_module(module), name)
+        if not callable(function):
+            raise LookupError(f"tables/all.py names no function {name}.")
+        text = function()
+    finally:
+        making = ""
+    ours = written_in(module, set())
+    return text, stamps({*OPENED[module], *asked(len(sys.modules)), *ours})
+
+
 def table(env: BuildEnvironment, name: str) -> str:
     """What the function of `tables` returns, or has returned."""
-    global making
     if (env.docname, name) not in of(env):
-        listen()
-        making = module = module_of(name)
-        try:
-            make = module and getattr(importlib.import_module(module), name)
-            if not callable(make):
-                raise LookupError(f"tables/all.py names no function {name}.")
-            text = make()
-        finally:
-            making = ""
-        files = {
-            *OPENED[module],
-            *asked(len(sys.modules)),
-            *written_in(module, set()),
-        }
-        of(env)[env.docname, name] = text, stamps(files)
+        text, made_from = ahead(name) or make(name)
+        of(env)[env.docname, name] = text, made_from
     return of(env)[env.docname, name][0]
+
+
+def start(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
+    """Has a second process make what takes longest, while pages are read."""
+    wanted = [(page, name) for page in LONG for name in LONG[page]]
+    names = [
+        name
+        for page, name in wanted
+        if page in pages and (page, name) not in of(env)
+    ]
+    if names:
+        command = [sys.executable, "-c", SEND, *names]
+        path = os.pathsep.join(sys.path)
+        process = subprocess.Popen(
+            command,
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+        )
+        HELPERS.update(dict.fromkeys(names, process))
+
+
+def send() -> None:
+    """What the second process does: prints what it made, nothing else."""
+    with contextlib.redirect_stdout(sys.stderr):
+        made = {name: make(name) for name in sys.argv[1:]}
+    print(json.dumps(made))
+
+
+@functools.cache
+def sent(process: subprocess.Popen[bytes]) -> dict[str, Made]:
+    """Nothing if it failed: then the same error comes here, on its page."""
+    printed, _ = process.communicate()
+    return json.loads(printed or "{}")
+
+
+def ahead(name: str) -> Made | None:
+    process = HELPERS.pop(name, None)
+    return sent(process).get(name) if process else None
 
 
 def outdated(

@@ -311,7 +311,7 @@ TOLD = [
     ),
     Told(
         "'; expected 'allow',",
-        "The policy is a word, from the program or the environment.",
+        "The policy is one of three words.",
         "Write `allow`, `warn` or `forbid`.",
         "test_fallback.py::test_an_unknown_word_is_refused",
     ),

@@ -24,7 +24,7 @@ class Tier(NamedTuple):
 TIERS = {
     "a": Tier(
         "[PyTorch's own kernel, addresses shifted](stubs.md#shifted-addresses)",
-        "calls so short that an alias shows",
+        "calls so short that the time of an alias shows",
         "pointwise.cpp",
     ),
     "b": Tier(

@@ -36,7 +36,7 @@ PYTHON_LIMITS = [
         "NotImplementedError: You should register `PrivateUse1HooksInterface`",
     ),
     Limit(
-        "A tensor is always contiguous, its values may be not.",
+        "A tensor is always contiguous, but its values may not be.",
         "x.t().stride()",
         "(2, 1)",
     ),
@@ -56,7 +56,7 @@ PYTHON_LIMITS = [
         "0",
     ),
     Limit(
-        "Nobody can wait for the device.",
+        "The host cannot wait for the device.",
         "torch.accelerator.synchronize()",
         "RuntimeError: Backend doesn't support synchronizing all streams",
     ),
@@ -75,7 +75,7 @@ PYTHON_LIMITS = [
 
 def python_limits() -> str:
     return table(
-        ("Limit", "Call", "What it says"),
+        ("Limit", "Call", "Its answer or error"),
         (
             (row.what, f"`{row.probe}`", f"`` {row.says} ``")
             for row in PYTHON_LIMITS

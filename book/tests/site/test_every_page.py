@@ -10,21 +10,34 @@ from browsing import SITE, Complaints, launch
 from playwright.sync_api import Browser, Page, sync_playwright
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text()
-# Judges kinds, not copies: of the spans of code in one colour, and of rows,
-# items and paragraphs that are built alike, two are kept. Else axe takes
-# minutes.
+# Judges kinds, not copies: of what is built alike in one colour (spans of
+# code, words in a line, texts of a figure, rows, items, paragraphs), two are
+# kept. Else axe takes minutes.
 THIN = """() => {
   const seen = {};
   const known = (...key) => (seen[key] = (seen[key] || 0) + 1) > 2;
+  const PLACES = "aside, article, footer, header, table";
   const KINDS = "tr, li, :not(td, th) > p, div[class^=highlight-]";
+  const WORDS = ".highlight span, .sig span, code, code span, em, strong";
   const all = selector => [...document.querySelectorAll(selector)];
-  for (const span of all(".highlight span"))
-    if (!span.className || known(span.className, !!span.closest(".hll")))
-      span.replaceWith(...span.childNodes);
+  const place = part => part.closest(PLACES)?.tagName;
+  for (const word of all(WORDS)) {
+    const {tagName, className, parentElement} = word;
+    const around = parentElement.closest(":not(.highlight *, .sig *)");
+    const line = !!word.closest(".hll");
+    if (word.matches(".highlight span:not([class])")
+        || known(tagName, className, around.tagName, place(word), line))
+      word.replaceWith(...word.childNodes);
+  }
+  for (const text of all("svg text, .headerlink")) {
+    const looks = text.outerHTML.replace(/ (x|y|href)="[^"]*"/g, "");
+    const {tagName, className} = text.parentElement;
+    if (known(looks.replace(/>[^<]+/g, ">"), tagName, String(className)))
+      text.remove();
+  }
   for (const part of all(KINDS)) {
     const shape = part.outerHTML.replace(/ (?!class)[\\w-]+="[^"]*"/g, "");
-    const place = part.closest("aside, article, footer, header, table");
-    if (known(shape.replace(/>[^<]+/g, ">x"), place && place.tagName))
+    if (known(shape.replace(/>[^<]+/g, ">x"), place(part)))
       part.remove();
   }
 }"""
@@ -110,21 +123,20 @@ def test_no_page_complains_or_asks_another_host(survey: list[Seen]) -> None:
 
 BAD = """<!doctype html><html lang="en"><title>x</title><main><article>
 <h1>x</h1><h3>y</h3><p style="color:#aaa">pale</p><img src="data:,">
-<div class="highlight">%s</div><div style="width:900px">wide</div>
+<div class="highlight">%s</div><p>%s</p><div style="width:900px">wide</div>
 </article></main>
 <script>console.error("loud");
 fetch("http://192.0.2.1/").catch(() => 0)</script>"""
 
 
 def test_the_survey_can_fail(browser: Browser) -> None:
+    pale = '<{0} class="k" style="color:#bbb">if</{0}>'
+    body = BAD % (pale.format("span") * 9, pale.format("code") * 9)
     context = browser.new_context(color_scheme="light")
     context.route("http://192.0.2.1/**", lambda route: route.abort())
     context.route(
         "http://127.0.0.1:1/",
-        lambda route: route.fulfill(
-            content_type="text/html",
-            body=BAD % ('<span class="k" style="color:#bbb">if</span>' * 9),
-        ),
+        lambda route: route.fulfill(content_type="text/html", body=body),
     )
     page = context.new_page()
     complaints = Complaints()
@@ -133,7 +145,8 @@ def test_the_survey_can_fail(browser: Browser) -> None:
     faults = [
         fault.removeprefix("dark: ").split(":")[0] for fault in seen.faults
     ]
-    assert faults.count("color-contrast") == 6  # twice: a text, two of nine
+    # In both schemes: a text, two of nine spans of code, two of nine words.
+    assert faults.count("color-contrast") == 10
     assert {"image-alt", "heading-order"} <= set(faults)
     assert seen.headings == [1, 3]
     assert seen.sideways > 400

@@ -1,0 +1,132 @@
+"""The tables of book/chapters/pool.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch.openreg.testing import Gate
+
+from tables.common import drawing, table
+
+POOL_CALLS = {
+    "orMalloc": "Memory of the current device. Being full has a code of its "
+    "own, `orErrorMemoryAllocation`.",
+    "orFree": "Gives it back. Here no work uses it any more.",
+    "orGetDevice": "The current device, to come back to.",
+    "orSetDevice": "Another one, for as long as a call takes.",
+    "orStreamGetDevice": "The device of a stream.",
+    "orStreamQuery": "Whether all its work is done.",
+    "orStreamSynchronize": "Waits for that.",
+    "orDeviceSynchronize": "Waits for all streams of the current device.",
+    "orEventCreate": "An event of the current device, without timing.",
+    "orEventRecord": "Marks what the stream has been given so far.",
+    "orEventQuery": "Whether that is done.",
+    "orGetLastError": "Forgets an error that was dealt with; nothing, where "
+    "your runtime keeps none.",
+    "orThreadHasTurn": "Return 0: [turns](#where-the-host-computes) are "
+    "openreg's.",
+}
+
+
+def pool_calls() -> str:
+    """What pool.cpp asks of the device."""
+    return table(
+        ("Call", "What the pool wants"),
+        ((f"`{name}`", wanted) for name, wanted in POOL_CALLS.items()),
+    )
+
+
+# Run line by line; until `gate` opens, it holds the stream `side`.
+POOL_PROGRAM = """\
+x = empty(4)
+y = empty(8)
+del x
+z = empty(3)
+y.record_stream(side); del y
+gate.open(); side.synchronize()
+w = empty(10)
+del z, w
+torch.openreg.empty_cache()
+"""
+MIB = 1 << 20
+BLOCK_STATES = {"active_pending_free": "waiting", "inactive": "free"}
+
+
+class Drawn(NamedTuple):
+    """A block of a snapshot, with places and sizes in MiB."""
+
+    word: str  # the tensor that holds it, or its state
+    start: float  # from the first byte of its segment
+    size: float
+
+
+def blocks(segment: dict[str, Any], names: dict[str, Any]) -> Iterator[Drawn]:
+    tensors = {
+        value.data_ptr(): name
+        for name, value in names.items()
+        if isinstance(value, torch.Tensor)
+    }
+    for block in segment["blocks"]:
+        yield Drawn(
+            BLOCK_STATES.get(block["state"]) or tensors[block["address"]],
+            (block["address"] - segment["address"]) / MIB,
+            block["size"] / MIB,
+        )
+
+
+def pool_history() -> list[tuple[str, list[Drawn]]]:
+    """Each line of the program, and the blocks of its stream after it."""
+
+    def empty(mib: int) -> torch.Tensor:
+        return torch.empty(mib * MIB, dtype=torch.uint8, device="openreg")
+
+    names = {"torch": torch, "empty": empty}
+    names |= {"side": torch.openreg.Stream(), "gate": Gate()}
+    torch.openreg.empty_cache()
+    names["gate"].hold(names["side"])
+    others = {x["address"] for x in torch.openreg.memory_snapshot()}
+    history = []
+    # A stream's blocks are its own, so what is there already does not count.
+    with torch.openreg.stream(torch.openreg.Stream()):
+        for line in POOL_PROGRAM.splitlines():
+            exec(line, names)
+            found = [
+                block
+                for segment in torch.openreg.memory_snapshot()
+                if segment["address"] not in others
+                for block in blocks(segment, names)
+            ]
+            history.append((line, found))
+    return history
+
+
+def pool_drawing() -> str:
+    """The segment of the program above after each line, addresses to right."""
+    history, text, label = pool_history(), [], []
+    end = int(max(x.start + x.size for _, found in history for x in found))
+    scale = 352 / end
+    for row, (line, found) in enumerate(history):
+        y = 50 * row
+        text.append(f'<text class="code" x="4" y="{y + 15}">{line}</text>')
+        for word, start, size in found or [Drawn("no segment", 0, end)]:
+            x, width = 4 + start * scale, size * scale
+            kind = word if word in BLOCK_STATES.values() else "live"
+            text.append(
+                f'<rect class="{kind if found else "gone"}" x="{x:g}" '
+                f'y="{y + 21}" width="{width:g}" height="24"/><text '
+                f'class="mid" x="{x + width / 2:g}" y="{y + 38}">{word}</text>'
+            )
+        words = ", ".join(f"{x.word} {x.size:g} MiB" for x in found)
+        label.append(f"{line}: {words or 'no segment'}")
+    y = 50 * len(history)
+    for mib in range(0, end + 1, 4):
+        x = 4 + mib * scale
+        text.append(
+            f'<path d="M{x:g} {y}v6"/>'
+            f'<text class="mid" x="{x:g}" y="{y + 20}">{mib}</text>'
+        )
+    text.append(f'<text x="4" y="{y + 38}">MiB from the first byte</text>')
+    said = "The blocks of a segment, line by line. " + "; ".join(label)
+    return drawing(f"{said}.", y + 42, text)
