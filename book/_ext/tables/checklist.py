@@ -139,6 +139,16 @@ POINTS = [
     ),
     Point(
         MEMORY,
+        "`registerDeviceConfigParserHook`",
+        False,
+        "allocator-register",
+        "",
+        'torch._C._accelerator_setAllocatorSettings("no_such_option:1")',
+        "None",
+        "test_memory.py::test_settings_that_cannot_be_are_refused",
+    ),
+    Point(
+        MEMORY,
         "a host allocator, `getPinnedMemoryAllocator`",
         False,
         "hooks-pinned",
@@ -557,6 +567,8 @@ def said(symptom: str) -> str:
         CRASH: "The process ends with SIGSEGV.",
         "False": "`Module.to()` makes new parameters, and an optimizer that "
         "has the old ones trains these.",
+        "None": "A misspelt setting of the allocator is accepted, and nothing "
+        "says so.",
         "0": "No event is recorded, and nothing says so.",
         "device(type='tiny', index=0)": "It computes, and nothing says so.",
     }
