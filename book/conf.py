@@ -1,9 +1,12 @@
 """How Sphinx prints the book."""
 
+import gc
 import os
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
+
+from sphinx.application import Sphinx
 
 EXTENSIONS = Path(__file__).parent / "_ext"
 sys.path.insert(0, str(EXTENSIONS))
@@ -83,3 +86,10 @@ html_show_sourcelink = False
 html_show_copyright = False
 pygments_style = "default"
 pygments_dark_style = "github-dark-high-contrast"
+
+
+def setup(app: Sphinx) -> None:
+    # A print makes many objects and few cycles: looking for these takes a
+    # sixth of its time, and would give back 130 MiB.
+    app.connect("builder-inited", lambda app: gc.disable())
+    app.connect("build-finished", lambda app, error: gc.enable())

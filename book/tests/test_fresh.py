@@ -92,7 +92,7 @@ def test_what_a_table_has_read_counts_for_its_neighbours(folder: Path) -> None:
     assert kept.outdated(None, env, set(), set(), set()) == ["page", "other"]
 
 
-SECOND = "import json; print(json.dumps({'shelf': ['by the second', {}]}))"
+SECOND = "import json; print(json.dumps(['shelf', 'by the second', {}]))"
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_the_second_process_sends_what_would_be_made_here(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["-c", "shelf"])
     kept.send()
-    text, stamps = json.loads(capsys.readouterr().out)["shelf"]
-    assert (text, stamps) == kept.make("shelf")
+    name, text, stamps = json.loads(capsys.readouterr().out)
+    assert (name, text, stamps) == ("shelf", *kept.make("shelf"))
     assert str(folder / "one.txt") in stamps
 
 

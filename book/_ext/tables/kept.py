@@ -52,6 +52,7 @@ LONG = {
 }
 SEND = "from tables import kept; kept.send()"
 HELPERS: dict[str, subprocess.Popen[bytes]] = {}  # table -> who makes it
+SENT: dict[str, Made] = {}
 
 
 def note(event: str, args: tuple[Any, ...]) -> None:
@@ -150,27 +151,28 @@ def start(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
             command,
             env=os.environ | {"PYTHONPATH": path},
             stdout=subprocess.PIPE,
+            pipesize=1 << 19,  # it need not wait until its tables are read
         )
         HELPERS.update(dict.fromkeys(names, process))
 
 
 def send() -> None:
-    """What the second process does: prints what it made, nothing else."""
+    """What the second process does: prints each table, and nothing else."""
+    out = sys.stdout
     with contextlib.redirect_stdout(sys.stderr):
-        made = {name: make(name) for name in sys.argv[1:]}
-    print(json.dumps(made))
-
-
-@functools.cache
-def sent(process: subprocess.Popen[bytes]) -> dict[str, Made]:
-    """Nothing if it failed: then the same error comes here, on its page."""
-    printed, _ = process.communicate()
-    return json.loads(printed or "{}")
+        for name in sys.argv[1:]:
+            print(json.dumps((name, *make(name))), file=out, flush=True)
 
 
 def ahead(name: str) -> Made | None:
+    """Nothing if the process failed: the same error comes here, on its page."""
     process = HELPERS.pop(name, None)
-    return sent(process).get(name) if process else None
+    while process and name not in SENT and (line := process.stdout.readline()):
+        table, text, made_from = json.loads(line)
+        SENT[table] = text, made_from
+    if process and process not in HELPERS.values():
+        process.communicate()  # that was its last table
+    return SENT.pop(name, None)
 
 
 def outdated(
