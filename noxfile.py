@@ -455,7 +455,8 @@ def serve(session: nox.Session) -> None:
     """Show the book in a browser and print it anew at each edit."""
     build_checked(session)
     watched = (f"--watch={ROOT / name}" for name in ("backend", "README.md"))
-    run(session, "sphinx-autobuild", "-n", *watched, ROOT / "book", SITE)
+    live = ("sphinx-autobuild", "-n", *PRINT[1:], *watched)
+    run(session, *live, ROOT / "book", SITE)
 
 
 def cpp_files() -> list[Path]:
