@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 
 EXTENSIONS = Path(__file__).parent / "_ext"
 sys.path.insert(0, str(EXTENSIONS))
+import site_pages  # noqa: E402
 
 # What is drawn and counted here is the device as it is without settings: held
 # work, for example, could never be drawn where all launches wait.
@@ -34,10 +35,7 @@ extensions = [
 # What reads a page decides what it becomes: all are read anew for a new one,
 # and for a new word of the glossary, which each may use; not for its meaning.
 printed_by = [path.read_text() for path in sorted(EXTENSIONS.glob("*.py"))]
-glossary = Path(__file__).parent / "reference" / "glossary.md"
-printed_by += [
-    line for line in glossary.read_text().splitlines() if line[:1].isalpha()
-]
+printed_by += site_pages.terms(Path(__file__).parent)
 exclude_patterns = ["_build", "tests"]
 
 nitpicky = True

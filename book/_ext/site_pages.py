@@ -119,15 +119,21 @@ def describe(app: Sphinx, doctree: nodes.document) -> None:
     app.env.metadata[app.env.docname]["description"] = text
 
 
+@functools.cache
+def terms(source: Path) -> list[str]:
+    """The words of the glossary; of two that begin alike, the longer first."""
+    text = (source / "reference" / "glossary.md").read_text("utf-8")
+    return sorted(TERM.findall(text), key=len, reverse=True)
+
+
 def link_terms(app: Sphinx, doctree: nodes.document) -> None:
     """Leads from a page's first use of a word to what the glossary says."""
-    page, glossary = app.env.docname, Path(app.srcdir, "reference/glossary.md")
+    page, words = app.env.docname, terms(Path(app.srcdir))
     if page.startswith(("about/", "reference/")):
         return
-    terms = sorted(TERM.findall(glossary.read_text()), key=len, reverse=True)
-    word = re.compile(rf"(?<![\w-])((?:{'|'.join(terms)})s?)(?![\w-])", re.I)
+    word = re.compile(rf"(?<![\w-])((?:{'|'.join(words)})s?)(?![\w-])", re.I)
     by_hand = {x["reftarget"].lower() for x in doctree.findall(pending_xref)}
-    known = {term.lower() for term in terms} - LOOSE
+    known = {word.lower() for word in words} - LOOSE
     left = known - by_hand
     for text in list(doctree.findall(nodes.Text)):
         above = text.parent

@@ -38,7 +38,7 @@ bool is_in_bad_fork() {
 }
 // [/bindings-init]
 
-// [bindings-drain] Autograd's threads free their last graph before the process exits.
+// [bindings-drain] Autograd's threads free their last graph before exit.
 // A graph keeps Python objects of the thread that ran backward, and dropping
 // one after the interpreter has gone ends the process. A further backward
 // makes each device's thread drop what it had; it comes from a thread of its

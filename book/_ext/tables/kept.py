@@ -131,17 +131,16 @@ def make(name: str) -> Made:
 def table(env: BuildEnvironment, name: str) -> str:
     """What the function of `tables` returns, or has returned."""
     if (env.docname, name) not in of(env):
-        text, made_from = ahead(name) or make(name)
-        of(env)[env.docname, name] = text, made_from
+        of(env)[env.docname, name] = ahead(name) or make(name)
     return of(env)[env.docname, name][0]
 
 
 def start(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
     """Has a second process make what takes longest, while pages are read."""
-    wanted = [(page, name) for page in LONG for name in LONG[page]]
     names = [
         name
-        for page, name in wanted
+        for page in LONG
+        for name in LONG[page]
         if page in pages and (page, name) not in of(env)
     ]
     if names:
