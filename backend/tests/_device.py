@@ -31,6 +31,9 @@ HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(
 )
 UNREGISTERED, HOST, DEVICE = range(3)
 PAGE = os.sysconf("SC_PAGESIZE")
+# Seconds that a process or a thread may take before a test gives it up: only
+# one that hangs takes so long, on however busy a machine.
+PATIENCE = 1200
 
 Kernel = ctypes.CFUNCTYPE(c_int, c_void_p)
 Release = ctypes.CFUNCTYPE(None, c_void_p)
@@ -368,7 +371,7 @@ def run(code, **environment):
         env={k: v for k, v in variables.items() if v is not None},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

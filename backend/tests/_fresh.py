@@ -2,39 +2,89 @@
 
 from __future__ import annotations
 
+import atexit
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import torch_openreg
 import torch_openreg._C
+from _device import PATIENCE
+
+
+class ForkServer:
+    """Processes without the seconds that PyTorch takes; see _fork_server.py."""
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[str] | None = None
+
+    def begin(self) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(
+            [sys.executable, Path(__file__).parent / "_fork_server.py"],
+            env=os.environ | {AUTOLOAD: "0"},
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+        )
+        atexit.register(self.process.communicate)
+        return self.process
+
+    def run(
+        self, code: str, arguments: tuple[str, ...], **settings: Any
+    ) -> subprocess.CompletedProcess[str]:
+        server = self.process or self.begin()
+        assert server.stdin is not None
+        assert server.stdout is not None
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8") as output:
+            asked = {"code": code, "arguments": arguments, **settings}
+            asked["output"] = output.name
+            print(json.dumps(asked), file=server.stdin, flush=True)
+            status = int(server.stdout.readline())
+            return subprocess.CompletedProcess(code, status, output.read())
+
+
+_server = ForkServer()
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+# Nothing has read these before PyTorch loads a backend.
+LATE = re.compile(f"{AUTOLOAD}|OPENREG_.*|PYTORCH_ALLOC_CONF")
 
 
 def run(
-    code: str, *arguments: str, timeout: float = 120, **environment: str
+    code: str, *arguments: str, new: bool = False, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `code` in a new interpreter; standard error follows the output.
+    """Runs `code` in its own process; standard error follows the output.
 
-    It starts in the launch mode `auto`, whichever this process is in.
+    It is forked from one that has imported PyTorch; it is a new interpreter
+    where `new` says so, or where a variable is given that PyTorch may have
+    read. It starts in the launch mode `auto`, whichever this process is in.
     """
+    code = textwrap.dedent(code)
+    variables = os.environ | {"OPENREG_LAUNCH": "auto"} | environment
+    if not new and all(map(LATE.fullmatch, environment)):
+        settings = {"environment": dict(variables), "seconds": PATIENCE}
+        return _server.run(code, arguments, **settings)
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *arguments],
-        env=os.environ | {"OPENREG_LAUNCH": "auto"} | environment,
+        [sys.executable, "-c", code, *arguments],
+        env=variables,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout,
+        timeout=PATIENCE,
     )
 
 
-def prints(
-    code: str, *arguments: str, timeout: float = 120, **environment: str
-) -> str:
+def prints(code: str, *arguments: str, **settings: Any) -> str:
     """What `code` prints; it must end well."""
-    process = run(code, *arguments, timeout=timeout, **environment)
+    process = run(code, *arguments, **settings)
     assert process.returncode == 0, process.stdout
     return process.stdout
 

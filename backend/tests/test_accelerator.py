@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -151,14 +148,7 @@ def test_graphs_are_refused():
 
 
 def run_example(**environment: str) -> str:
-    return subprocess.run(
-        [sys.executable, EXAMPLE],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    ).stdout
+    return prints(EXAMPLE.read_text(), **environment)
 
 
 @pytest.mark.one_mode

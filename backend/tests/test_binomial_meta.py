@@ -44,7 +44,6 @@ def test_meta_tensors_and_fake_ones_get_the_shape_and_dtype() -> None:
     """,
         str(Path(__file__).parent),
         str(tables.ROOT / "book/_ext"),
-        timeout=600,  # when the extension has to be compiled
     )
     assert printed.splitlines()[-3:] == [
         "(1, 4) torch.float64",

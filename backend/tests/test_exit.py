@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
+
+from _fresh import prints
 
 pytestmark = pytest.mark.one_mode
 
@@ -66,32 +65,23 @@ except torch.AcceleratorError:
 """
 
 
-def leave(program: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.stdout == "leaving\n"
-    assert run.stderr == ""
-    assert run.returncode == 0
+def leave(program: str, times: int) -> None:
+    """Runs the program as a new interpreter first, then as forked ones."""
+    for time in range(times):
+        assert prints(program, new=time == 0) == "leaving\n"
 
 
 def test_busy_processes_exit_cleanly() -> None:
-    for _ in range(3):
-        leave(BUSY)
+    leave(BUSY, times=3)
 
 
 @pytest.mark.parametrize("before", ["", DEVICE_FAILS], ids=["well", "failed"])
 def test_a_process_exits_cleanly_right_after_a_backward_that_failed(
     before: str,
 ) -> None:
-    for _ in range(3):
-        leave(FAILED_BACKWARD.replace("{before}", before))
+    leave(FAILED_BACKWARD.replace("{before}", before), times=3)
 
 
 @pytest.mark.stress
 def test_busy_processes_exit_cleanly_fifty_times() -> None:
-    for _ in range(50):
-        leave(BUSY)
+    leave(BUSY, times=50)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +12,7 @@ import pytest
 import torch
 
 import _device
+from _fresh import prints
 from torch_openreg.openreg.testing import Gate
 
 MIB = 1 << 20
@@ -510,16 +508,7 @@ def test_settings_that_cannot_be_are_refused(setting, message) -> None:
 
 def on_a_small_device(program: str, **environment: str) -> str:
     """What a program prints where a device has 64 MiB; it must succeed."""
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"OPENREG_DEVICE_MEMORY": "64M"} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stdout
-    return run.stdout
+    return prints(program, OPENREG_DEVICE_MEMORY="64M", **environment)
 
 
 FULL_DEVICE = """

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import everyday
+from _fresh import prints, run
 
 pytestmark = pytest.mark.one_mode
 
-PROGRAM = Path(everyday.__file__)
+PROGRAM = Path(everyday.__file__).read_text()
 
 
 def failures(omit: str, operators: str = "minimal") -> dict[str, str]:
     """What fails in a process with a set of operators, less one."""
-    run = subprocess.run(
-        [sys.executable, str(PROGRAM)],
-        env=os.environ | {"OPENREG_OPERATORS": operators, "OPENREG_OMIT": omit},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    settings = {"OPENREG_OPERATORS": operators, "OPENREG_OMIT": omit}
+    *_, last = prints(PROGRAM, **settings).splitlines()
+    return json.loads(last)
 
 
 @pytest.fixture(scope="module")
 def failures_by_row() -> dict[str, dict[str, str]]:
-    # Two at a time: each process needs a core for its two seconds.
     operators = ["", *(row.operator for row in everyday.ROWS)]
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(operators, pool.map(failures, operators), strict=True))
+    return {operator: failures(operator) for operator in operators}
 
 
 def test_everyday_operations_work_on_the_full_set() -> None:
@@ -70,12 +59,6 @@ def test_item_needs_no_row_because_the_fallback_serves_it() -> None:
 def test_values_that_mean_nothing_are_refused(
     variable, value, expected
 ) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", "import torch"],
-        env=os.environ | {variable: value},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert run.returncode == 1
-    assert f"{variable} is '{value}'; {expected}" in run.stderr
+    process = run("import torch", **{variable: value})
+    assert process.returncode == 1
+    assert f"{variable} is '{value}'; {expected}" in process.stdout

@@ -125,7 +125,7 @@ print(json.dumps({
 
 
 def test_the_smallest_backend_computes_what_the_cpu_does() -> None:
-    printed = _fresh.prints(PROGRAM, timeout=600, **ALONE, **counting())
+    printed = _fresh.prints(PROGRAM, **ALONE, **counting())
     assert json.loads(printed.splitlines()[-1]) == {
         "wrong": {},
         "accelerator": "tiny",

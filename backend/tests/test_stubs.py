@@ -87,7 +87,6 @@ def asked() -> dict[str, list[str]]:
         """,
         str(Path(__file__).parent),
         str(tables.ROOT / "book/_ext"),
-        timeout=600,  # when the extension has to be compiled
     )
     return json.loads(printed.splitlines()[-1])
 

@@ -2,8 +2,6 @@
 
 import doctest
 import re
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import torch
 
 import left_out
 import tables
+from _fresh import prints
 
 ROOT = Path(torch.__file__).parent
 
@@ -134,12 +133,7 @@ def test_without_lazy_init_early_seeds_are_lost() -> None:
         ("", "True True\n"),
         ("del torch.openreg._lazy_init", f"{row.without} False\n"),
     ):
-        run = subprocess.run(
-            [sys.executable, "-c", EARLY_SEED.format(change=change)],
-            capture_output=True,
-            text=True,
-        )
-        assert run.stdout == printed, run.stderr
+        assert prints(EARLY_SEED.format(change=change)) == printed
 
 
 def test_the_checklist_names_the_tests_above() -> None:
