@@ -131,7 +131,7 @@ def run_console(example: Example) -> str | None:
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
         text=True,
-        timeout=600,
+        timeout=1200,
     )
     printed = shell.stdout.split(DONE)
     if shell.returncode == 0:

@@ -7,6 +7,8 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any
 
+from _device import PATIENCE
+
 
 def _serve(pipe: Connection) -> None:
     names: dict[str, Any] = {}
@@ -44,7 +46,7 @@ class Consumer:
     def __call__(self, code: str, **objects: Any) -> Any:
         self.pipe.send((code, objects))
         del objects
-        assert self.pipe.poll(120), "the consumer does not answer"
+        assert self.pipe.poll(PATIENCE), "the consumer does not answer"
         answer = self.pipe.recv()
         if isinstance(answer, Exception):
             raise answer
@@ -60,7 +62,7 @@ class Consumer:
         trace: TracebackType | None,
     ) -> None:
         self.pipe.close()
-        self.process.join(120)
+        self.process.join(PATIENCE)
         if self.process.exitcode is None:
             self.process.kill()
             self.process.join()

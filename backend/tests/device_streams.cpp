@@ -261,10 +261,15 @@ void stress_failure() {
 }
 
 std::atomic<bool> begun{false};
+std::atomic<bool> draining{false};
 std::atomic<bool> ended{false};
 
+// Runs on into the drain, however late the process comes to it.
 orError_t run_for_long(void*) {
   begun = true;
+  while (!draining) {
+    std::this_thread::yield();
+  }
   usleep(100'000);
   ended = true;
   return orSuccess;
@@ -273,6 +278,14 @@ orError_t run_for_long(void*) {
 orError_t run_never(void*) {
   std::puts("a kernel was begun");
   return orSuccess;
+}
+
+// When the drain has begun, an idle stream runs its work at once.
+void watch(orStream_t idle) {
+  while (!orStreamRunsInline(idle)) {
+    std::this_thread::yield();
+  }
+  draining = true;
 }
 
 // Comes after the drain, as it was registered before the first worker.
@@ -294,12 +307,15 @@ void end_with_work() {
   std::atexit(look_back);  // which runs the later, the earlier it is given
   orStream_t stream = nullptr;
   orStream_t held = nullptr;
-  SUCCEED(orStreamCreateWithPriority(&stream, 0));
-  SUCCEED(orStreamCreateWithPriority(&held, 0));
+  orStream_t idle = nullptr;
+  for (orStream_t* made : {&stream, &held, &idle}) {
+    SUCCEED(orStreamCreateWithPriority(made, 0));
+  }
   if (orStreamRunsInline(held)) {
     std::puts("in blocking mode nothing is ever pending");
     return;
   }
+  std::thread(watch, idle).detach();
   SUCCEED(orLaunchKernel(stream, "long", run_for_long, nullptr, nullptr));
   SUCCEED(orLaunchKernel(stream, "never", run_never, nullptr, nullptr));
   SUCCEED(orStreamWaitValue64(held, &never, 1));

@@ -14,6 +14,7 @@ import pytest
 
 import left_out
 import tables
+from _device import PATIENCE
 
 pytestmark = pytest.mark.one_mode
 
@@ -30,7 +31,7 @@ def make(trials: list[left_out.Trial]) -> list[str]:
         env=os.environ | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE,
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])

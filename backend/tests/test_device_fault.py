@@ -136,7 +136,10 @@ def fault_program(tmp_path_factory):
 )
 def test_signal_is_handed_over(fault_program, earlier, lines):
     done = subprocess.run(
-        [fault_program, earlier], capture_output=True, text=True, timeout=60
+        [fault_program, earlier],
+        capture_output=True,
+        text=True,
+        timeout=d.PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count(MARK) == done.stderr.count("\n") == lines
@@ -249,7 +252,7 @@ def test_threads_keep_their_own_blocks(tmp_path):
         [d.build("device_threads.cpp", tmp_path)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=d.PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "8 threads, 2 devices: all bytes free again\n"

@@ -338,8 +338,7 @@ def test_nobody_waits_for_ever_for_a_device_that_fails(
         thread.start()
     gate.open()
     for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
+        thread.join()
     assert answers == ["failed" if device == 1 else "done"] * 3
     with pytest.raises(torch.AcceleratorError):
         event.synchronize()
@@ -413,8 +412,7 @@ def test_first_failure_is_the_one_that_is_told() -> None:
         thread.start()
     gate.open()
     for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
+        thread.join()
     assert len(told) == 4
     assert len(set(told)) == 1
     assert "out of bounds for dimension 0 with size 4" in told[0]

@@ -30,7 +30,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_threads_and_streams_lose_no_block(program: Path, rounds: int) -> None:
     done = subprocess.run(
-        [program, str(rounds)], capture_output=True, text=True, timeout=600
+        [program, str(rounds)],
+        capture_output=True,
+        text=True,
+        timeout=_device.PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "8 threads, 4 streams: nothing lost\n"
@@ -62,7 +65,7 @@ def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
         check=True,
     )
     done = subprocess.run(
-        [program], capture_output=True, text=True, timeout=120
+        [program], capture_output=True, text=True, timeout=_device.PATIENCE
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [*DEVICE_METHODS, *HOST_METHODS]

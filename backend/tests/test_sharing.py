@@ -20,6 +20,7 @@ import torch
 import torch.multiprocessing as mp
 
 from _consumer import Consumer
+from _device import PATIENCE
 from _fresh import prints
 from torch_openreg import _C
 from torch_openreg.openreg import sharing
@@ -56,7 +57,7 @@ def held(count: int) -> bool:
     A thread of multiprocessing has a copy of the descriptor that it passes on,
     and closes it after the receiver has got its own.
     """
-    for _ in range(1000):
+    for _ in range(100 * PATIENCE):
         torch.openreg.ipc_collect()
         if len(sharing._leases) == count:
             return True
@@ -236,7 +237,7 @@ def test_the_consumers_current_device_stays(consumer: Consumer) -> None:
 
 def double(queue: mp.Queue, done: mp.Queue, given: torch.Tensor) -> None:
     given.mul_(2)
-    x = queue.get(timeout=120)
+    x = queue.get(timeout=PATIENCE)
     x.mul_(2)
     torch.accelerator.synchronize()
     done.put("done")
@@ -252,8 +253,8 @@ def test_arguments_and_queues_of_a_new_process(method: str) -> None:
     process = start.Process(target=double, args=(queue, done, given))
     process.start()
     queue.put(put)
-    assert done.get(timeout=120) == "done"
-    process.join(120)
+    assert done.get(timeout=PATIENCE) == "done"
+    process.join(PATIENCE)
     assert (given.tolist(), put.tolist()) == ([0, 2, 4], [0, 2, 4, 6])
     queue.close()
     queue.join_thread()
@@ -366,7 +367,7 @@ def test_the_memory_outlives_its_producer() -> None:
     producer.start()
     x = ours.recv()
     ours.send("got it")
-    producer.join(120)
+    producer.join(PATIENCE)
     assert producer.exitcode == 0
     x += 1
     assert x.tolist() == [1, 2, 3, 4, 5]

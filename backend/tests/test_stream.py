@@ -753,6 +753,7 @@ class TestExit:
             with torch.openreg.stream(torch.openreg.Stream(1)):
                 sleep(50)
                 y = torch.ones(1000, device="openreg:1") * 2
+                gate.hold()
                 sleep(100_000)
             print("leaving")
             """
