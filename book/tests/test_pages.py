@@ -151,7 +151,7 @@ def test_a_command_waits_for_no_key_and_not_forever(
     monkeypatch.setattr(subprocess, "run", note)
     run(console("$ cat"), namespace)
     assert asked["stdin"] == subprocess.DEVNULL
-    assert asked["timeout"] == 600
+    assert asked["timeout"] == 1200
 
 
 def set_up(**item: object) -> None:
