@@ -232,3 +232,35 @@ class TestGradScaler:
         for _ in range(2):
             self.step(scaler, weight, optimizer, 1.0)
         assert scaler.get_scale() == 2048.0
+
+    def test_the_name_that_cudas_has_makes_one_for_this_device(self):
+        scaler = openreg.amp.GradScaler(512.0, growth_interval=3)
+        assert isinstance(scaler, torch.amp.GradScaler)
+        assert scaler.scale(rand(1)).device.type == "openreg"
+        assert scaler.get_scale() == 512.0
+        assert scaler.get_growth_interval() == 3
+
+
+@pytest.mark.parametrize("cast", [None, fp32])
+def test_custom_functions_follow_the_autocast_of_this_device(cast):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        @openreg.amp.custom_fwd(cast_inputs=cast)
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x @ y
+
+        @staticmethod
+        @openreg.amp.custom_bwd
+        def backward(ctx, grad):
+            x, y = ctx.saved_tensors
+            seen.append((grad @ y.T).dtype)
+            return grad @ y.T, x.T @ grad
+
+    seen = []
+    x, y = rand(2, 2).requires_grad_(), rand(2, 2)
+    with autocast(dtype=half):
+        product = Product.apply(x, y)
+    product.sum().backward()  # outside, and yet as `forward` was
+    assert product.dtype == seen[0] == (cast or half)
+    assert x.grad.dtype == fp32

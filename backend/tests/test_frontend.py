@@ -180,3 +180,55 @@ def test_fake_tensors_know_the_current_device():
     with FakeTensorMode():
         x = torch.empty(2, 3, device="openreg")
         assert (x + x).device == torch.device("openreg:1")
+
+
+KINDS = {
+    "BFloat16": torch.bfloat16,
+    "Bool": torch.bool,
+    "Byte": torch.uint8,
+    "Char": torch.int8,
+    "Double": torch.float64,
+    "Float": torch.float32,
+    "Half": torch.float16,
+    "Int": torch.int32,
+    "Long": torch.int64,
+    "Short": torch.int16,
+}
+
+
+def test_each_name_for_a_dtype_that_cuda_has_is_here():
+    names = {name for name in dir(torch.cuda) if name.endswith("Tensor")}
+    assert names == {f"{kind}Tensor" for kind in KINDS}
+    assert names == {name for name in dir(openreg) if name.endswith("Tensor")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_name_for_a_dtype_makes_tensors_and_knows_them(kind):
+    named = getattr(openreg, f"{kind}Tensor")
+    assert (named.dtype, named.layout) == (KINDS[kind], torch.strided)
+    x = named([1, 0])
+    assert (x.dtype, x.device.index) == (KINDS[kind], 0)
+    assert x.tolist() == [1, 0]
+    assert named(2, 3).shape == (2, 3)
+    assert named(2, device="openreg:1").device.index == 1
+    assert named(x).data_ptr() == x.data_ptr()
+    assert x.type() == f"torch.openreg.{kind}Tensor"
+    assert isinstance(x, named)
+    for other in x.cpu(), x.to(torch.complex64), x.to_sparse(), 1:
+        assert not isinstance(other, named)
+    for name in named, x.type():
+        assert torch.equal(torch.ones(2).type(name).cpu(), x.new_ones(2).cpu())
+        assert isinstance(torch.ones(2).type(name), named)
+
+
+def test_a_name_for_a_dtype_takes_nothing_of_another_device():
+    with pytest.raises(TypeError, match="device=cpu"):
+        openreg.FloatTensor(torch.ones(1))
+    with pytest.raises(ValueError, match="Expected an openreg device"):
+        openreg.FloatTensor(1, device="cpu")
+
+
+def test_an_error_of_memory_has_the_name_that_cudas_has():
+    assert openreg.OutOfMemoryError is torch.OutOfMemoryError
+    with pytest.raises(openreg.OutOfMemoryError):
+        torch.empty(2**45, dtype=torch.uint8, device="openreg")

@@ -123,8 +123,9 @@ def test_capability_lists_the_dtypes_that_can_be_copied():
     listed = torch.accelerator.get_device_capability(1)["supported_dtypes"]
     assert {torch.float32, torch.bool, torch.float8_e8m0fnu} <= listed
     quantized = {torch.qint8, torch.quint8, torch.qint32}
-    assert quantized <= listed
-    for dtype in listed - quantized:
+    packed = {torch.quint4x2, torch.quint2x4}  # several values in a byte
+    assert quantized | packed <= listed
+    for dtype in listed - quantized - packed:
         x = torch.arange(4).to(torch.float32).to(dtype)
         back = x.to("openreg:1").clone().cpu()
         assert back.dtype == dtype
@@ -134,11 +135,18 @@ def test_capability_lists_the_dtypes_that_can_be_copied():
         back = x.to("openreg:1").clone().cpu()
         assert back.dtype == dtype
         assert torch.equal(back.int_repr(), x.int_repr())
+    for dtype in packed:  # which PyTorch does not clone on any device
+        x = torch.arange(16.0).reshape(2, 8)
+        scales, zeros = torch.tensor([0.5, 1.0]), torch.zeros(2)
+        x = torch.quantize_per_channel(x, scales, zeros, 0, dtype)
+        back = x.to("openreg:1").cpu()
+        assert back.dtype == dtype
+        assert torch.equal(back.dequantize(), x.dequantize())
 
 
 def test_capability_leaves_out_what_no_kernel_can_copy():
     listed = torch.accelerator.get_device_capability()["supported_dtypes"]
-    for dtype in (torch.bits8, torch.uint1, torch.int4, torch.quint4x2):
+    for dtype in (torch.bits8, torch.uint1, torch.int4):
         assert dtype not in listed
 
 

@@ -147,6 +147,24 @@ def test_properties_describe_the_device():
     )
 
 
+def test_each_device_computes_in_bfloat16():
+    assert openreg.is_bf16_supported()
+    x = torch.ones(2, dtype=torch.bfloat16, device="openreg:1")
+    assert (x + x).sum().item() == 4
+
+
+def test_devices_are_peers_of_each_other_but_not_of_themselves():
+    assert openreg.can_device_access_peer(0, "openreg:1")
+    assert not openreg.can_device_access_peer("openreg:1", 1)
+    openreg.set_device(1)
+    assert openreg.can_device_access_peer("openreg", 0)
+    for pair in ((0, 2), (2, 0), (-1, 0)):
+        with pytest.raises(RuntimeError, match="index is out of range"):
+            openreg.can_device_access_peer(*pair)
+    with pytest.raises(ValueError, match="Expected an index"):
+        openreg.can_device_access_peer(0, "openreg")
+
+
 @pytest.mark.parametrize("device", [None, 1, "openreg:1", "openreg"])
 def test_synchronize_returns_to_the_current_device(device):
     openreg.synchronize(device)

@@ -26,8 +26,7 @@ void check_type(c10::Device device) {
 // [/guard-type]
 
 // [guard-capability] Every dtype that the kernels can store and copy.
-// Nothing clones quint4x2 and quint2x4, and the rest (bits8, uint1 to uint7)
-// are names without arithmetic.
+// The rest (bits8, uint1 to uint7) are names without arithmetic.
 c10::DeviceCapability capability() {
   using enum c10::ScalarTypeIndex;
   c10::DeviceCapability result;
@@ -57,7 +56,9 @@ c10::DeviceCapability capability() {
         kIndex_Float8_e8m0fnu,
         kIndex_QInt8,
         kIndex_QUInt8,
-        kIndex_QInt32}) {
+        kIndex_QInt32,
+        kIndex_QUInt4x2,
+        kIndex_QUInt2x4}) {
     bits |= uint64_t{1} << type;
   }
   return result;

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 default_generators: tuple[torch.Generator, ...] = ()
 """The default generator of each device; empty until the backend is in use."""
 
+OutOfMemoryError = torch.OutOfMemoryError
+
 _initialized = False
 _initialization_lock = threading.Lock()
 _waiting_seeds: dict[int, int] = {}
@@ -221,9 +223,37 @@ def get_device_capability(device: Device = None) -> tuple[int, int]:
     return properties.major, properties.minor
 
 
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Returns whether there is a device, since each computes in bfloat16.
+
+    Args:
+        including_emulation: As in `torch.cuda`; it changes nothing here.
+    """
+    return is_available()
+
+
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
+    """Returns whether `device` reaches the memory of `peer_device` itself.
+
+    Devices of the emulator do, without a copy on the host. As in CUDA, no
+    device is a peer of itself.
+
+    Raises:
+        RuntimeError: An index is out of range.
+        ValueError: One is not an openreg device, or the peer has no index.
+    """
+    _lazy_init()
+    index = _get_device_index(device, optional=True)
+    peer = _get_device_index(peer_device)
+    for each in index, peer:
+        _C._get_device_properties(each)  # raises if there is none
+    return index != peer
+
+
 from torch_openreg.openreg.amp import *  # noqa: E402, F403
 from torch_openreg.openreg.memory import *  # noqa: E402, F403
 from torch_openreg.openreg.random import *  # noqa: E402, F403
 from torch_openreg.openreg.sharing import *  # noqa: E402, F403
 from torch_openreg.openreg.streams import *  # noqa: E402, F403
+from torch_openreg.openreg.tensor_types import *  # noqa: E402, F403
 from torch_openreg.openreg.tracing import *  # noqa: E402, F403
