@@ -7,21 +7,26 @@ what they are made from has changed.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import itertools
+import logging
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import NoReturn
 
 import nox
 from nox.command import CommandFailed
 
 ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT / ".ci"))
+import machine  # noqa: E402
+
 SHARED = ROOT / ".nox" / "shared"
 RELEASE = ROOT / ".nox" / "release"
 CHECKED_TREE = ROOT / "build" / "checked"
@@ -29,6 +34,8 @@ PROOF = ROOT / "build" / "proof"
 SITE = ROOT / "book" / "_build" / "html"
 PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 
+# Who looks on sees each step; a log has what went wrong.
+QUIET = () if sys.stdout.isatty() else ("--quiet",)
 PYTEST = ("python", "-m", "pytest")
 # A file, and so a page, is run by one process from its top to its end.
 TWO_AT_A_TIME = (
@@ -38,25 +45,14 @@ TWO_AT_A_TIME = (
 )
 # What Sphinx keeps from one print to the next stays outside the site.
 PRINT = ("sphinx-build", "-d", SITE.parent / "doctrees")
+SILENT = "q" if QUIET else ""
 
-# Programs of backend/tests and the arguments that each is run with.
-DRIVERS = {
-    "device_threads.cpp": ["200"],
-    "device_streams.cpp": ["stress", "exit"],
-    "pool_stress.cpp": ["20"],
-}
-LAUNCH_MODES = ["auto", "async", "blocking"]
-SANITIZERS = {
-    "thread": "-fsanitize=thread",
-    "address": "-fsanitize=address,undefined",
-}
-# What each must find in device_planted.cpp.
-PLANTED = {
-    "thread": {"race": "ThreadSanitizer: data race"},
-    "address": {
-        "overflow": "AddressSanitizer: heap-buffer-overflow",
-        "shift": "runtime error: shift exponent 40 is too large",
-    },
+# pip in our environments, whatever the user has set up for others. Autoload is
+# off so that a broken backend cannot stop it.
+PIP = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_USER": "0",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
 
 # Lines of code that each room may have, headers included.
@@ -80,52 +76,81 @@ CONCURRENT = (
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "docs", "tests"]
+# Nobody here asked for uv.
+logging.getLogger("nox").addFilter(lambda r: "uv binary" not in r.getMessage())
 
 
-def refusal(
-    system: str, machine: str, python: tuple[int, int], compiler: str | None
-) -> str | None:
-    """Why this machine cannot build the backend, and what would help."""
-    if system != "Linux" or machine not in ("x86_64", "aarch64"):
-        return (
-            f"The emulated device needs Linux on x86-64 or aarch64, not "
-            f"{system} on {machine}: use a virtual machine or a container."
-        )
-    if python < (3, 11):
-        return (
-            f"Python 3.11 or newer is needed, not {python[0]}.{python[1]}: "
-            f"install it and run nox with it."
-        )
-    if compiler is None:
-        return (
-            "There is no C++ compiler: install g++ 12 or newer "
-            "(Debian: apt-get install g++), or name yours in CXX."
-        )
-    return None
-
-
-def run(session: nox.Session, *command: str | Path, **env: str) -> None:
+def run(
+    session: nox.Session,
+    *command: str | Path,
+    silent: bool = False,
+    **env: str,
+) -> None:
     """Runs a tool of the shared environment, or of the path given."""
     program, *arguments = map(str, command)
-    session.run(
-        program if os.sep in program else str(SHARED / "bin" / program),
-        *arguments,
-        external=True,
-        env={
-            "PATH": f"{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "VIRTUAL_ENV": str(SHARED),
-            "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count()),
-            **env,
-        },
-    )
+    if long := len(arguments) > 40:  # a list of files
+        session.log(f"{program}, for {len(arguments)} arguments")
+    try:
+        session.run(
+            program if os.sep in program else str(SHARED / "bin" / program),
+            *arguments,
+            external=True,
+            env=variables(**env),
+            silent=silent,
+            log=not long,
+        )
+    except CommandFailed:
+        if full := machine.full(ROOT, Path(tempfile.gettempdir())):
+            fail(session, full)
+        raise
+
+
+def variables(**env: str) -> dict[str, str]:
+    """What a tool of the shared environment finds set."""
+    return {
+        "PATH": f"{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "VIRTUAL_ENV": str(SHARED),
+        "CMAKE_BUILD_PARALLEL_LEVEL": str(os.cpu_count()),
+        # What compilers and sort say does not depend on the reader's country.
+        "LC_ALL": "C.UTF-8",
+        **env,
+    }
+
+
+def fail(session: nox.Session, why: str) -> NoReturn:
+    """Ends the session; nox puts a full stop after what is said."""
+    session.error(why.removesuffix("."))
 
 
 def pip_install(session: nox.Session, env: Path, *arguments: str) -> None:
-    """pip, with autoload off so that a broken backend cannot stop it."""
-    python = env / "bin" / "python"
-    command = (python, "-m", "pip", "install", "--quiet", *arguments)
-    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    run(session, *command, TORCH_DEVICE_BACKEND_AUTOLOAD="0", **quiet)
+    command = (env / "bin" / "python", "-m", "pip", "install")
+    run(session, *command, *QUIET, *arguments, **PIP)
+
+
+def pip_build(session: nox.Session, env: Path, *arguments: str) -> None:
+    """pip builds the backend; ninja's count is shown as it grows."""
+    command = (str(env / "bin" / "python"), "-m", "pip", "install", "-v")
+    command += ("--no-build-isolation", "--no-deps", *arguments, str(ROOT))
+    session.log(" ".join(command))
+    said = []
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **variables(**PIP)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        for line in process.stdout:
+            said.append(line)
+            if step := re.search(r"\[([1-9]\d*)/\d+\]", line):
+                if not QUIET:
+                    print(f"\r{step[0]} ", end="", flush=True)
+                elif step[1].endswith("0"):
+                    print(step[0], flush=True)
+    if process.returncode:
+        print("".join(machine.telling(said)))
+        raise CommandFailed("pip failed")
 
 
 def changed(stamp: Path, *made_from: object) -> str | None:
@@ -136,13 +161,14 @@ def changed(stamp: Path, *made_from: object) -> str | None:
 
 
 def make_venv(session: nox.Session, env: Path) -> None:
-    if not (env / "bin" / "python").exists():
+    if not (env / "bin" / "pip").exists():  # which comes last
+        shutil.rmtree(env, ignore_errors=True)
         run(session, sys.executable, "-m", "venv", env)
 
 
 def site_packages(env: Path) -> Path:
-    python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
-    return env / "lib" / python / "site-packages"
+    (folder,) = (env / "lib").glob("python3*/site-packages")
+    return folder
 
 
 def dependency_groups() -> dict[str, list[str]]:
@@ -150,12 +176,25 @@ def dependency_groups() -> dict[str, list[str]]:
     return project["dependency-groups"]
 
 
+def check(session: nox.Session) -> None:
+    """Refuses a machine that lacks something, before anything is fetched."""
+    stamp = ROOT / ".nox" / "machine.stamp"
+    if text := changed(stamp, sys.version, machine.compilers()):
+        if missing := machine.lacks(machine.look()):
+            fail(session, "\n  ".join(missing.values()))
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(text)
+    if names := machine.forget(os.environ):
+        session.log(f"Not passed on, though set: {', '.join(names)}.")
+
+
 def environment(session: nox.Session) -> None:
-    """Everything that pyproject.toml's dependency groups list."""
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    here = (platform.system(), platform.machine(), sys.version_info[:2])
-    if why := refusal(*here, compiler):
-        session.error(why)
+    """Everything that pyproject.toml's dependency groups list.
+
+    From here on no other command works in this clone.
+    """
+    check(session)
+    machine.take_turn(ROOT / ".nox" / "turn", session.name, session.log)
     # The browser's tests are installed by the one session that runs them.
     needs = [
         n
@@ -164,16 +203,53 @@ def environment(session: nox.Session) -> None:
         for n in group
     ]
     stamp = SHARED / "dependencies.stamp"
+    if why := machine.stale(SHARED, stamp):
+        session.log(f"{why}, so it and the builds are made anew.")
+        for old in (RELEASE, ROOT / "build", SHARED):
+            shutil.rmtree(old, ignore_errors=True)
     if text := changed(stamp, needs):
-        session.log("Installing the tools and PyTorch, once, for all commands.")
+        # What is stopped half way has no stamp, and is made anew.
+        stamp.unlink(missing_ok=True)
         try:
             make_venv(session, SHARED)
+            say_what_it_takes(session)
             pip_install(session, SHARED, *needs)
         except CommandFailed:
-            session.error(
+            fail(
+                session,
                 "The environment could not be made: mend what is reported "
-                "above (network? disk? python3-venv?) and run this again."
+                "above (network?) and run this again",
             )
+        stamp.write_text(text)
+
+
+def say_what_it_takes(session: nox.Session) -> None:
+    """The size of what is fetched, which must also fit."""
+    python = str(SHARED / "bin" / "python")
+    pip = (python, "-m", "pip", "config", "list")
+    places = (Path(tempfile.gettempdir()), ROOT)
+    said = subprocess.run(pip, capture_output=True, text=True).stdout
+    try:
+        sizes = machine.room(
+            {str(path): shutil.disk_usage(path).free for path in places},
+            platform.machine(),
+            "index-url" in said or "find-links" in said,
+        )
+    except OSError as error:
+        fail(session, str(error))
+    session.log(f"Installing PyTorch and the tools, once, for all: {sizes}.")
+
+
+def settle(session: nox.Session, tree: Path) -> None:
+    """Removes a build tree that another compiler or half a CMake has made."""
+    stamp = tree / "compiler.stamp"
+    text = changed(stamp, machine.compilers())
+    other = text and stamp.exists()
+    if tree.exists() and (other or not (tree / "build.ninja").exists()):
+        session.log(f"{tree} is from another compiler or half made: anew.")
+        shutil.rmtree(tree)
+    if text:
+        tree.mkdir(parents=True, exist_ok=True)
         stamp.write_text(text)
 
 
@@ -188,28 +264,23 @@ def build_checked(session: nox.Session) -> None:
         [file.read_text() for file in files],
         [str(path) for path in package if path.suffix != ".pyc"],
     )
+    settle(session, CHECKED_TREE)
     try:
-        if text or not CHECKED_TREE.exists():
+        if text or not (CHECKED_TREE / "build.ninja").exists():
             session.log("Building the backend; the first time takes minutes.")
-            pip_install(
-                session,
-                SHARED,
-                "--no-build-isolation",
-                "--no-deps",
-                "-Ccmake.build-type=Checked",
-                f"-Cbuild-dir={CHECKED_TREE}",
-                "-e",
-                str(ROOT),
-            )
-            stamp.write_text(text or "")
+            settings = ("cmake.build-type=Checked", f"build-dir={CHECKED_TREE}")
+            chosen = (f"--config-settings={setting}" for setting in settings)
+            pip_build(session, SHARED, *chosen, "-e")
+            stamp.write_text(text or stamp.read_text())
         else:
-            cmake = ("cmake", "--build", CHECKED_TREE)
-            run(session, *cmake, "--", "--quiet")
+            run(session, "cmake", "--build", CHECKED_TREE, "--", *QUIET)
             prefix = ("--prefix", site_packages(SHARED))
-            run(session, "cmake", "--install", CHECKED_TREE, *prefix)
+            install = ("cmake", "--install", CHECKED_TREE, *prefix)
+            run(session, *install, silent=True)
     except CommandFailed:
-        session.error(
-            "The backend was not built: the first error above says where."
+        fail(
+            session,
+            "The backend was not built: the first error above says where",
         )
     # What was counted before belongs to another run, maybe another build.
     for tree in (CHECKED_TREE, PROOF):
@@ -228,9 +299,9 @@ def docs(session: nox.Session) -> None:
     """Build the backend if needed and print the book; says where it is."""
     build_checked(session)
     try:
-        run(session, *PRINT, "-nWEq", ROOT / "book", SITE)
+        run(session, *PRINT, f"-nWE{SILENT}", ROOT / "book", SITE)
     except CommandFailed:
-        session.error("The book was not printed: each line above is a fault.")
+        fail(session, "The book was not printed: each line above is a fault")
     session.log(f"The book: {(SITE / 'index.html').as_uri()}")
 
 
@@ -238,9 +309,11 @@ def docs(session: nox.Session) -> None:
 def site(session: nox.Session) -> None:
     """Print what has changed and use the site in Chromium, as readers do."""
     if not shutil.which(os.environ.get("CHROMIUM", "chromium")):
-        session.error(
+        fail(
+            session,
             "There is no Chromium: install it (Debian: apt-get install "
-            "chromium), or name yours in CHROMIUM."
+            "chromium; Fedora: dnf install chromium), or name yours in "
+            "CHROMIUM",
         )
     build_checked(session)
     needs = dependency_groups()["site"]
@@ -248,7 +321,7 @@ def site(session: nox.Session) -> None:
     if text := changed(stamp, needs):
         pip_install(session, SHARED, *needs)
         stamp.write_text(text)
-    run(session, *PRINT, "-nWq", ROOT / "book", SITE)
+    run(session, *PRINT, f"-nW{SILENT}", ROOT / "book", SITE)
     tests = ROOT / "book" / "tests" / "site"
     run(session, *PYTEST, *(session.posargs or [*TWO_AT_A_TIME, tests]))
 
@@ -333,65 +406,15 @@ def stress(session: nox.Session) -> None:
 @nox.session
 def sanitize(session: nox.Session) -> None:
     """Run the device's threads under TSan, ASan and UBSan, without PyTorch."""
-    environment(session)
-    for name, flag in SANITIZERS.items():
-        session.log(f"Building the device with {flag}.")
-        sources = sorted((ROOT / "backend" / "device").glob("*.cpp"))
-        compile_with(session, name, "libopenreg.so", "-shared", *sources)
-        for driver, ways in DRIVERS.items():
-            program = compile_driver(session, name, driver)
-            for way, mode in itertools.product(ways, LAUNCH_MODES):
-                run(session, program, way, **settings(mode))
-        program = compile_driver(session, name, "device_planted.cpp")
-        for fault, report in PLANTED[name].items():
-            find_planted(session, [program, fault], report)
-
-
-def compile_driver(session: nox.Session, sanitizer: str, source: str) -> Path:
-    path = ROOT / "backend" / "tests" / source
-    links = ("-L.", "-lopenreg", "-Wl,-rpath,$ORIGIN")
-    return compile_with(session, sanitizer, path.stem, path, *links)
-
-
-def compile_with(
-    session: nox.Session, sanitizer: str, output: str, *what: str | Path
-) -> Path:
-    """Builds a program or library in the sanitizer's own folder."""
-    folder = ROOT / "build" / "sanitize" / sanitizer
-    folder.mkdir(parents=True, exist_ok=True)
-    compiler, *flags = shlex.split(os.environ.get("CXX", "c++"))
-    flags += ["-std=c++20", "-O1", "-g", "-fPIC", "-pthread"]
-    flags += [SANITIZERS[sanitizer], "-fno-sanitize-recover=all"]
-    with session.chdir(folder):
-        path = shutil.which(compiler) or compiler
-        include = f"-I{ROOT / 'backend'}"
-        run(session, path, *flags, include, *what, "-o", output)
-    return folder / output
-
-
-def settings(mode: str) -> dict[str, str]:
-    return {
-        "OPENREG_LAUNCH": mode,
-        "OPENREG_DEVICE_MEMORY": "64M",
-        "OPENREG_SEGV_HANDLER": "0",  # the sanitizer has one of its own
-    }
-
-
-def find_planted(
-    session: nox.Session, command: list[str | Path], report: str
-) -> None:
-    """A sanitizer that is silent about a planted fault proves nothing."""
-    env = {**os.environ, **settings("async")}
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    if done.returncode == 0 or report not in done.stderr:
-        session.error(f"Not found: {report}\n{done.stdout}{done.stderr}")
-    session.log(f"Found, as planted: {report}")
+    check(session)
+    run(session, sys.executable, ROOT / ".ci" / "sanitize.py")
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check format, style and types, and print the budgets."""
     environment(session)
+    machine.end_turn()
     run(session, "ruff", "format", "--check", ROOT)
     run(session, "ruff", "check", ROOT)
     run(session, "clang-format", "--dry-run", "-Werror", *cpp_files())
@@ -407,7 +430,7 @@ def lint(session: nox.Session) -> None:
 def keep(session: nox.Session, what: str, lines: int, most: int) -> None:
     """A budget, which only a decision record may raise."""
     if lines > most:
-        session.error(f"{what}: {lines} lines, and at most {most} are allowed.")
+        fail(session, f"{what}: {lines} lines, at most {most} are allowed")
     session.log(f"{what}: {lines} lines of at most {most}")
 
 
@@ -415,6 +438,7 @@ def keep(session: nox.Session, what: str, lines: int, most: int) -> None:
 def format(session: nox.Session) -> None:
     """Put Python and C++ into the form that lint asks for."""
     environment(session)
+    machine.end_turn()
     run(session, "ruff", "check", "--fix", "--quiet", ROOT)
     run(session, "ruff", "format", ROOT)
     run(session, "clang-format", "-i", *cpp_files())
@@ -428,11 +452,11 @@ def install_release(session: nox.Session) -> Path:
     # them the editable install's, are not read through such a line.
     link = site_packages(RELEASE) / "shared.pth"
     link.write_text(f"{site_packages(SHARED)}\n")
-    wheel = ("--no-build-isolation", "--no-deps", str(ROOT))
+    settle(session, ROOT / "build" / "release")
     try:
-        pip_install(session, RELEASE, "--force-reinstall", *wheel)
+        pip_build(session, RELEASE, "--force-reinstall")
     except CommandFailed:
-        session.error("The release wheel was not built: see the error above.")
+        fail(session, "The release wheel was not built: see the error above")
     return RELEASE / "bin" / "python"
 
 
@@ -458,11 +482,18 @@ def ops(session: nox.Session) -> None:
 
 @nox.session
 def serve(session: nox.Session) -> None:
-    """Show the book in a browser and print it anew at each edit."""
+    """Show the book and print it anew at each edit; -- --port N elsewhere."""
+    parser = argparse.ArgumentParser(prog="nox -s serve --")
+    parser.add_argument("--port", type=int, default=8000)
+    chosen, others = parser.parse_known_args(session.posargs)
+    if machine.busy(chosen.port):
+        again = f"nox -s serve -- --port {chosen.port + 1}"
+        fail(session, f"Port {chosen.port} is busy: name another, as {again}")
     build_checked(session)
+    machine.end_turn()
     watched = (f"--watch={ROOT / name}" for name in ("backend", "README.md"))
-    live = ("sphinx-autobuild", "-n", *PRINT[1:], *watched)
-    run(session, *live, ROOT / "book", SITE)
+    live = ("sphinx-autobuild", "-n", *PRINT[1:], *watched, *others)
+    run(session, *live, f"--port={chosen.port}", ROOT / "book", SITE)
 
 
 def cpp_files() -> list[Path]:
