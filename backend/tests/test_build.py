@@ -1,5 +1,6 @@
 """The four shared objects, what they need, and builds that cannot be."""
 
+import os
 import re
 import subprocess
 import sys
@@ -112,10 +113,11 @@ def test_package_declares_what_it_is() -> None:
     assert package.metadata["License-Expression"] == "BSD-3-Clause"
 
 
-def configure(folder: Path, *settings: str) -> str:
+def configure(folder: Path, *settings: str, **env: str) -> str:
     result = subprocess.run(
         ["cmake", "-S", BACKEND, "-B", folder, "-G", "Ninja"]
         + [f"-D{setting}" for setting in settings],
+        env=os.environ | env,
         capture_output=True,
         text=True,
     )
@@ -129,8 +131,36 @@ def test_without_pytorch_cmake_says_what_to_install(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"]
     subprocess.check_call(command)
     said = configure(tmp_path / "tree", f"Python_EXECUTABLE={python}")
-    assert "Install it first (pip install torch==2.13.0)" in said
-    assert "--no-build-isolation" in said
+    assert f"PyTorch is not installed in {python}. Run" in said
+    assert ADVICE in said
+
+
+ADVICE = (
+    "python -m pip install torch==2.13.0 scikit-build-core cmake ninja "
+    "python -m pip install --no-build-isolation ."
+)
+HIDE = """
+import sys
+sys.path[:] = [path for path in sys.path if "site-packages" not in path]
+"""
+
+
+def test_a_build_that_pip_isolates_says_so(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    python = f"Python_EXECUTABLE={sys.executable}"
+    said = configure(tmp_path / "tree", python, PYTHONPATH=str(tmp_path))
+    assert "pip builds apart from your environment, which has PyTorch" in said
+    assert ADVICE in said
+
+
+def test_without_pythons_headers_cmake_names_the_package(
+    tmp_path: Path,
+) -> None:
+    python = f"Python_EXECUTABLE={sys.executable}"
+    nowhere = f"Python_INCLUDE_DIR={tmp_path}"
+    said = configure(tmp_path / "tree", python, nowhere)
+    assert f"The headers of {sys.executable} are missing" in said
+    assert "apt-get install python3-dev; Fedora: dnf install pyth" in said
 
 
 def test_cmake_refuses_other_platforms(tmp_path: Path) -> None:
