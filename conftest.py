@@ -23,12 +23,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import _session  # forgets the user's settings before PyTorch reads them
+
+# isort: split
 import pytest
 import torch
 from _pytest.assertion.rewrite import rewrite_asserts
 from sybil import Document, Example, Region, Sybil
 
-import _session
 import accept
 import regions
 

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
+from collections.abc import MutableMapping
 from pathlib import Path
 
 import pytest
 
+import machine
+
 BUILD = Path(__file__).parents[2] / "build"
 # Lets a process count the lines that it runs.
 COUNTING = "COVERAGE_PROCESS_CONFIG"
+EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 _counting: dict[str, str] = {}
+
+
+def settle(environ: MutableMapping[str, str]) -> list[str]:
+    """Leaves what a user has set for other programs out, and says so.
+
+    The suite itself sets these two.
+    """
+    said = []
+    if names := machine.forget(environ, "OPENREG_LAUNCH", EXTENSIONS):
+        said.append(f"Not passed on, though set: {', '.join(names)}.")
+    if "OPENREG_LAUNCH" in environ:
+        said.append(f"OPENREG_LAUNCH is {environ['OPENREG_LAUNCH']}.")
+    # What compilers and sort say does not depend on the reader's country.
+    environ["LC_ALL"] = "C.UTF-8"
+    return said
 
 
 def begin(config: pytest.Config) -> None:
@@ -26,8 +46,7 @@ def begin(config: pytest.Config) -> None:
         config.option.markexpr = (
             f"({chosen}) and not queued" if chosen else "not queued"
         )
-    name = "TORCH_EXTENSIONS_DIR"
-    unlock(Path(os.environ.setdefault(name, str(BUILD / "extensions"))))
+    unlock(Path(os.environ.setdefault(EXTENSIONS, str(BUILD / "extensions"))))
     # One process in ten runs a line that no other runs, and all would start
     # a second later: so each that counts says so.
     if hasattr(config, "workerinput") and COUNTING in os.environ:
@@ -48,3 +67,9 @@ def unlock(folder: Path, seconds: float = 900) -> None:
         with contextlib.suppress(FileNotFoundError):
             if time.time() - lock.stat().st_mtime > seconds:
                 lock.unlink()
+
+
+# Before PyTorch is imported, and so before anything else here.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    for line in settle(os.environ):
+        print(line, file=sys.stderr)

@@ -251,3 +251,30 @@ def test_what_holds_work_back_is_left_out_where_none_is_pending(
     assert left_out == (mode == "blocking")
     if left_out:  # of all that were chosen, not of the last alternative
         assert config.option.markexpr == "(not stress) and not queued"
+
+
+def test_a_users_settings_do_not_reach_the_tests() -> None:
+    mode = {"OPENREG_LAUNCH": "async", "TORCH_EXTENSIONS_DIR": "/x"}
+    environ = {"OPENREG_DEVICE_COUNT": "1", "LC_ALL": "de_DE.UTF-8", **mode}
+    assert _session.settle(environ) == [
+        "Not passed on, though set: OPENREG_DEVICE_COUNT.",
+        "OPENREG_LAUNCH is async.",
+    ]
+    assert environ == {"LC_ALL": "C.UTF-8", **mode}
+    assert _session.settle({}) == []
+
+
+def test_settings_are_left_out_before_pytorch_reads_them() -> None:
+    read = Path(conftest.__file__).read_text("utf-8")
+    assert read.index("import _session") < read.index("import torch")
+    code = "import os, _session; print(os.environ.get('OPENREG_DEVICE_COUNT'))"
+    worker = "PYTEST_XDIST_WORKER"  # which has what the first process left
+    env = {name: os.environ[name] for name in os.environ if name != worker}
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path = {sys.path}\n{code}"],
+        env={**env, "OPENREG_DEVICE_COUNT": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "None\n"
+    assert "OPENREG_DEVICE_COUNT" in done.stderr
