@@ -1,5 +1,6 @@
 """The rules of listings and fences hold, and each one can fail."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,26 @@ def test_this_book_and_its_tests_agree_on_claims() -> None:
     wrong = list(claims.check(PAGES, claims.read_tests()))
     assert not wrong, "\n".join(["", *wrong])
     assert len(list(claims.find_claims(PAGES))) > 40
+
+
+# Folders of the reader's, which may have a space in their name.
+FOLDER = re.compile(r"\$(REPO|PWD|lib|stub|root|torch|include)\b")
+
+
+def bare(command: str) -> list[str]:
+    """The folders that bash would split; not so where a name is given one."""
+    text = re.sub(r"\"[^\"]*\"|'[^']*'|\b\w+=\S*", "", command)
+    return FOLDER.findall(text)
+
+
+def test_a_folder_with_a_space_is_one_word_in_every_command() -> None:
+    assert bare('cp "$REPO"/a . && P=$PWD/a ls -I"$torch/x"') == []
+    assert bare("cp $REPO/a -I$torch/x") == ["REPO", "torch"]
+    assert {
+        f"{page}: {line}": bare(line)
+        for page, text in PAGES.items()
+        for fence in regions.find_fences(page, text)
+        if fence.kind == "console"
+        for line in fence.body.splitlines()
+        if line.startswith(("$ ", "> ")) and bare(line)
+    } == {}
