@@ -262,6 +262,13 @@ class TestArguments:
         for half in 0, 1:
             check_equal(lambda d, h=half: ops().halves(numbers(4, device=d))[h])
 
+    def test_a_list_as_torchscript_makes_it(self) -> None:
+        script = torch.jit.CompilationUnit(
+            "def pick(x: Tensor):\n"
+            f"  return torch.ops.{LIBRARY}.pick(x, [None, x])\n"
+        )
+        check_equal(lambda d: script.pick(numbers(2, device=d)))
+
     def test_a_device(self) -> None:
         x = numbers(2)
         assert ops().ones_on(x, torch.device("openreg")).device == x.device

@@ -301,6 +301,45 @@ def test_lists_and_optional_lists_of_tensors() -> None:
     same(da, a)
 
 
+INDEXING = {
+    "rows": lambda x, i: x[i],
+    "columns": lambda x, i: x[:, i],
+    "mask": lambda x, i: x[x > 7],
+    "write": lambda x, i: x.index_put_([i], x[0] * 2, True),
+    "operator": lambda x, i: torch.ops.aten.index(x, [None, i]),
+    "lists": lambda x, i: torch.cat([part[0] for part in torch.split(x, 2)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is deprecated")
+@pytest.mark.parametrize("name", INDEXING)
+def test_a_trace_brings_lists_of_another_type(name) -> None:
+    index = torch.tensor([2, 0])
+    host, device = pair(4, 6)
+    arguments = (device.clone(), index.to("openreg"))
+    traced = torch.jit.trace(INDEXING[name], arguments, check_trace=False)
+    same(
+        traced(device, index.to("openreg")),
+        INDEXING[name](host, index),
+    )
+    same(device, host)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_script_brings_lists_of_another_type() -> None:
+    @torch.jit.script
+    def pick(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        x[i] = x[:, i].sum()
+        return torch.ops.aten.index(x, [None, i])
+
+    index = torch.tensor([2, 0])
+    host, device = pair(4, 6)
+    same(pick(device, index.to("openreg")), pick(host, index))
+    same(device, host)
+    with pytest.raises(RuntimeError, match="same device"):
+        pick(device, index.to("openreg:1"))
+
+
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (), (0, 0, 2)])
 def test_empty_and_zero_dimensional_tensors(shape) -> None:
     host = torch.ones(shape)

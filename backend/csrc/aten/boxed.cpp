@@ -112,6 +112,28 @@ c10::IValue host_generator(
 }
 // [/boxed-generator]
 
+// [boxed-list] A list keeps its type, with the object that PyTorch looks for.
+c10::IValue change_tensors(c10::IValue value, ChangeSides change) {
+  if (value.isTensor()) {
+    return change(value.toTensor());
+  }
+  bool has_tensors = false;
+  for_each_tensor(value, [&](const at::Tensor&) { has_tensors = true; });
+  if (!has_tensors) {
+    return value;
+  }
+  auto type = value.toList().elementType();
+  if (type->kind() == c10::TypeKind::OptionalType) {
+    type = c10::getTypePtr<std::optional<at::Tensor>>();
+  }
+  c10::impl::GenericList list(type);
+  for (const auto& element : value.toListRef()) {
+    list.push_back(change_tensors(element, change));
+  }
+  return list;
+}
+// [/boxed-list]
+
 namespace {
 
 // [boxed-packs] Whether arguments are packed into an object of the library.
@@ -136,40 +158,12 @@ c10::IValue to_alias(
                             : aliases.alias(tensor);
   };
   // [boxed-argument] What takes an argument's place in the CPU's call.
-  if (value.isTensor()) {
-    return alias(value.toTensor());
-  }
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for_each_tensor(
-        value, [&](const at::Tensor& t) { list.push_back(alias(t)); });
-    return list;
-  }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor> t : value.toOptionalTensorList()) {
-      list.push_back(t.has_value() ? std::optional(alias(*t)) : std::nullopt);
-    }
-    return list;
-  }
   if (value.isDevice()) {
     return c10::Device(c10::kCPU);
   }
-  return host_generator(device, argument, std::move(value));
+  value = host_generator(device, argument, std::move(value));
+  return change_tensors(std::move(value), alias);
   // [/boxed-argument]
-}
-
-c10::IValue to_device_value(Aliases& aliases, c10::IValue value) {
-  if (value.isTensor()) {
-    return aliases.adopt(value.toTensor());
-  }
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for_each_tensor(
-        value, [&](const at::Tensor& t) { list.push_back(aliases.adopt(t)); });
-    return list;
-  }
-  return value;
 }
 
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
@@ -194,8 +188,8 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   });
   aliases.commit();
   for (auto& value : torch::jit::last(*stack, schema.returns().size())) {
-    const_cast<c10::IValue&>(value) =
-        to_device_value(aliases, std::move(const_cast<c10::IValue&>(value)));
+    const_cast<c10::IValue&>(value) = change_tensors(
+        value, [&](const at::Tensor& t) { return aliases.adopt(t); });
   }
 }
 // [/boxed-kernel]

@@ -5,6 +5,8 @@
 #include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
+#include "csrc/aten/parts.h"
+
 namespace openreg {
 
 // The device of a call: that of its tensors, or the one that is asked for.
@@ -20,24 +22,21 @@ c10::IValue host_generator(
 // Whether the operator writes to `argument`.
 bool writes(const c10::Argument& argument);
 
-// Calls `use` with each tensor of an argument, be it one or a list.
+// Calls `use` with each tensor of a value, in a list of any type, too: where a
+// tensor is optional, TorchScript's type is another object than PyTorch's.
 template <typename Use>
 void for_each_tensor(const c10::IValue& value, Use&& use) {
   if (value.isTensor()) {
     use(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      use(tensor);
-    }
-  } else if (value.isOptionalTensorList()) {
-    for (const std::optional<at::Tensor> tensor :
-         value.toOptionalTensorList()) {
-      if (tensor.has_value()) {
-        use(*tensor);
-      }
+  } else if (value.isList()) {
+    for (const auto& element : value.toListRef()) {
+      for_each_tensor(element, use);
     }
   }
 }
+
+// The value with what `change` returns in the place of each tensor.
+c10::IValue change_tensors(c10::IValue value, ChangeSides change);
 
 // Runs the CPU kernel of `op` on aliases of the device tensors in `stack`.
 // Raises PyTorch's message for tensors on different devices.

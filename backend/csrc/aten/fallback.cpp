@@ -209,7 +209,10 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   obey_policy(name);
 
   for (size_t i = 0; i < count; ++i) {
-    first[i] = host_generator(device, schema.arguments()[i], first[i]);
+    // Lists come out with a type that PyTorch's fallback knows.
+    first[i] = change_tensors(
+        host_generator(device, schema.arguments()[i], first[i]),
+        [](const at::Tensor& tensor) { return tensor; });
   }
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   Copies copies;
