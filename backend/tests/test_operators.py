@@ -247,6 +247,57 @@ def test_zero_tensors_are_written_out_when_used() -> None:
     assert torch._efficientzerotensor(1, device="openreg:1").device.index == 1
 
 
+# Those whose kernel PyTorch gives zeros that have no memory.
+PRODUCTS = {
+    "dot": torch.dot,
+    "vdot": torch.vdot,
+    "matmul": torch.matmul,
+    "rmatmul": lambda a, b: b.__rmatmul__(a),
+    "inner": torch.inner,
+    "tensordot": lambda a, b: torch.tensordot(a, b, 1),
+    "vecdot": torch.linalg.vecdot,
+}
+
+
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script` is deprecated", "ignore:Attempted to insert"
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_product_has_a_derivative_by_one_factor_alone(name, dtype) -> None:
+    product = PRODUCTS[name]
+    host = torch.arange(3).add(1).to(dtype)
+    x = host.to("openreg")
+    for ours, theirs in (
+        (lambda a: product(a, x), lambda a: product(a, host)),
+        (lambda a: product(x, a), lambda a: product(host, a)),
+        (lambda a: product(a, a), lambda a: product(a, a)),
+    ):
+        got = torch.func.jvp(ours, (x,), (x,))
+        for a, b in zip(
+            got, torch.func.jvp(theirs, (host,), (host,)), strict=True
+        ):
+            same(a, b)
+        _, pushed = torch.func.linearize(ours, x)
+        same(pushed(x), got[1].cpu())
+        if dtype == torch.float32:
+            same(torch.func.jacfwd(ours)(x), torch.func.jacfwd(theirs)(host))
+            same(torch.func.hessian(ours)(x), torch.func.hessian(theirs)(host))
+
+
+def test_a_zero_without_memory_goes_through_a_kernel_that_knows_it() -> None:
+    one = torch.ones(3, device="openreg")
+    zero = torch._efficientzerotensor(3, device="openreg")
+    for product in torch.dot, torch.vdot:
+        for result in product(zero, one), product(one, zero):
+            assert result._is_zerotensor()
+            same(result + 1, torch.tensor(1.0))
+    with pytest.raises(RuntimeError, match="ZeroTensors are immutable"):
+        torch.dot(
+            one, one, out=torch._efficientzerotensor((), device="openreg")
+        )
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
 def test_forward_mode_and_second_derivatives() -> None:
     one = torch.ones(2, device="openreg")

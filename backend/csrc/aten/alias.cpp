@@ -80,15 +80,20 @@ const c10::DispatchKeySet above_kernels =
     c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 
-const c10::DispatchKeySet math_bits(
-    {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+// [alias-marks] An alias has the marks of its tensor.
+// `dot` and `vdot` are given zeros without memory, and know them by the last.
+const c10::DispatchKeySet marks(
+    {c10::DispatchKey::Conjugate,
+     c10::DispatchKey::Negative,
+     c10::DispatchKey::ZeroTensor});
+// [/alias-marks]
 
 at::Tensor make_view(
     c10::Storage storage, c10::DispatchKey backend, const at::Tensor& like) {
   const auto* const source = like.unsafeGetTensorImpl();
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage),
-      c10::DispatchKeySet(backend) | (source->key_set() & math_bits),
+      c10::DispatchKeySet(backend) | (source->key_set() & marks),
       like.dtype());
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
       source->sizes(), source->strides(), source->storage_offset());
@@ -287,7 +292,10 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
   const size_t bytes = impl->nbytes();
   const auto device = c10::Device(c10::kPrivateUse1, device_);
   c10::DataPtr data;
-  if (is_kernel_address(address) && impl->mutable_data_ptr().get_context()) {
+  if (address == nullptr) {
+    data = c10::DataPtr(nullptr, device);
+  } else if (
+      is_kernel_address(address) && impl->mutable_data_ptr().get_context()) {
     data = c10::DataPtr(
         to_device(address), to_device(address), &pool_free, device);
     impl->mutable_data_ptr().release_context();

@@ -87,8 +87,8 @@ at::Tensor empty_strided(
 // [/factory-empty-strided]
 
 // [factory-zero-tensor] A tensor of zeros that takes no memory.
-// Forward-mode autograd makes these; PyTorch writes them out before any kernel
-// of the device sees one. The allocator gives no address for any size.
+// Forward-mode autograd makes these. PyTorch writes them out before a kernel
+// sees one, except for `dot` and `vdot`. The allocator gives no address.
 at::Tensor efficient_zero_tensor(
     at::IntArrayRef size,
     std::optional<at::ScalarType> dtype,
