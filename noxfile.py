@@ -488,7 +488,7 @@ def serve(session: nox.Session) -> None:
     chosen, others = parser.parse_known_args(session.posargs)
     if machine.busy(chosen.port):
         again = f"nox -s serve -- --port {chosen.port + 1}"
-        fail(session, f"Port {chosen.port} is busy: name another, as {again}")
+        fail(session, f"Port {chosen.port} is busy: name another, as in {again}")
     build_checked(session)
     machine.end_turn()
     watched = (f"--watch={ROOT / name}" for name in ("backend", "README.md"))

@@ -31,7 +31,7 @@ PACKAGES = {
     "git": ("git", "git"),
 }
 # Gigabytes to download, and then on disk, with PyTorch's two builds.
-SPACE = {"CPU": (0.4, 2.5), "CUDA": (3.0, 9.0)}
+SPACE = {"CPU": (0.4, 2.0), "CUDA": (3.0, 6.0)}
 
 PROBE = """
 #include <atomic>
@@ -164,8 +164,8 @@ def room(free: dict[str, float], machine: str, chosen: bool) -> str:
     for place, least in zip(free, need, strict=True):
         if free[place] < least * 1e9:
             raise OSError(
-                f"{place} has {free[place] / 1e9:.1f} GB free and needs "
-                f"{least:g}: {sizes}; README.md says how to get the CPU build"
+                f"{place} has {free[place] / 1e9:.1f} GB free, and {least:g} "
+                f"are needed ({sizes}; README.md says how to choose)"
             )
     return sizes
 

@@ -136,10 +136,10 @@ def test_another_compiler_is_noticed(
         ((1, 3), "x86_64", True, None),
         ((1, 3), "aarch64", False, None),
         ((4, 20), "x86_64", False, None),
-        ((1, 3), "x86_64", False, "/tmp has 1.0 GB free and needs 3"),
-        ((4, 3), "x86_64", False, "/clone has 3.0 GB free and needs 9"),
-        ((0.2, 3), "x86_64", True, "/tmp has 0.2 GB free and needs 0.4"),
-        ((1, 1), "aarch64", False, "/clone has 1.0 GB free and needs 2.5"),
+        ((1, 3), "x86_64", False, "/tmp has 1.0 GB free, and 3 are needed"),
+        ((4, 3), "x86_64", False, "/clone has 3.0 GB free, and 6 are needed"),
+        ((0.2, 3), "x86_64", True, "/tmp has 0.2 GB free, and 0.4 are needed"),
+        ((1, 1), "aarch64", False, "/clone has 1.0 GB free, and 2 are needed"),
     ],
 )
 def test_what_is_fetched_must_fit(
@@ -151,7 +151,7 @@ def test_what_is_fetched_must_fit(
             machine.room(places, machine_, chosen)
         return
     said = machine.room(places, machine_, chosen)
-    assert said.startswith("0.4 GB to download and 2.5 GB on disk")
+    assert said.startswith("0.4 GB to download and 2 GB on disk")
     assert ("CUDA" in said) == (machine_ == "x86_64")
 
 
