@@ -127,29 +127,14 @@ def pip_install(session: nox.Session, env: Path, *arguments: str) -> None:
     run(session, *command, *QUIET, *arguments, **PIP)
 
 
-def pip_build(session: nox.Session, env: Path, *arguments: str) -> None:
+def pip_build(session: nox.Session, venv: Path, *arguments: str) -> None:
     """pip builds the backend; ninja's count is shown as it grows."""
-    command = (str(env / "bin" / "python"), "-m", "pip", "install", "-v")
+    command = (str(venv / "bin" / "python"), "-m", "pip", "install", "-v")
     command += ("--no-build-isolation", "--no-deps", *arguments, str(ROOT))
     session.log(" ".join(command))
-    said = []
-    with subprocess.Popen(
-        command,
-        env={**os.environ, **variables(**PIP)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        for line in process.stdout:
-            said.append(line)
-            if step := re.search(r"\[([1-9]\d*)/\d+\]", line):
-                if not QUIET:
-                    print(f"\r{step[0]} ", end="", flush=True)
-                elif step[1].endswith("0"):
-                    print(step[0], flush=True)
-    if process.returncode:
-        print("".join(machine.telling(said)))
+    env = {**os.environ, **variables(**PIP)}
+    if fault := machine.follow(command, env, terminal=not QUIET):
+        print(fault)
         raise CommandFailed("pip failed")
 
 
@@ -184,6 +169,8 @@ def check(session: nox.Session) -> None:
             fail(session, "\n  ".join(missing.values()))
         stamp.parent.mkdir(exist_ok=True)
         stamp.write_text(text)
+    if why := machine.spaced(ROOT):
+        session.warn(f"{why}; all else works here.")
     if names := machine.forget(os.environ):
         session.log(f"Not passed on, though set: {', '.join(names)}.")
 
@@ -329,6 +316,8 @@ def site(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
+    if not session.posargs and (why := machine.spaced(ROOT)):
+        fail(session, f"{why}, or name those to run after --")
     build_checked(session)
     if session.posargs:
         run(session, *PYTEST, *session.posargs)
@@ -488,7 +477,9 @@ def serve(session: nox.Session) -> None:
     chosen, others = parser.parse_known_args(session.posargs)
     if machine.busy(chosen.port):
         again = f"nox -s serve -- --port {chosen.port + 1}"
-        fail(session, f"Port {chosen.port} is busy: name another, as in {again}")
+        fail(
+            session, f"Port {chosen.port} is busy: name another, as in {again}"
+        )
     build_checked(session)
     machine.end_turn()
     watched = (f"--watch={ROOT / name}" for name in ("backend", "README.md"))

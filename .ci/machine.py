@@ -16,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -215,6 +215,17 @@ def stale(env: Path, stamp: Path) -> str | None:
     return None
 
 
+def spaced(clone: Path) -> str | None:
+    """What PyTorch cannot do in such a folder, of all that tests try."""
+    if not re.search(r"\s", str(clone)):
+        return None
+    return (
+        f"There is a space in {clone}, where PyTorch 2.13 links no extension "
+        "(torch.utils.cpp_extension does not quote its own folder): the tests "
+        "need a clone elsewhere"
+    )
+
+
 # What a user has set for programs of their own would change what is built,
 # tested and printed here.
 FOREIGN = re.compile(
@@ -264,6 +275,27 @@ def busy(port: int) -> bool:
         except OSError:
             return True
     return False
+
+
+def follow(
+    command: Sequence[str], env: Mapping[str, str], terminal: bool
+) -> str | None:
+    """Runs a build, of which ninja's count is shown; why it failed, if so."""
+    said = []
+    with subprocess.Popen(
+        command,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        for line in process.stdout or ():
+            said.append(line)
+            step = re.search(r"\[([1-9]\d*)/\d+\]", line)
+            if step and (terminal or step[1].endswith("0")):
+                print(step[0], end="\r" if terminal else "\n", flush=True)
+    return "".join(telling(said)) if process.returncode else None
 
 
 def telling(said: list[str]) -> list[str]:

@@ -214,6 +214,12 @@ def test_an_environment_made_by_half_is_stale(env: Path, lost: str) -> None:
     assert "was left half made, or its Python is gone" in str(stale(env))
 
 
+def test_a_space_in_the_clones_path_is_said() -> None:
+    assert machine.spaced(Path("/home/me/book")) is None
+    said = str(machine.spaced(Path("/home/me/my book")))
+    assert said.startswith("There is a space in /home/me/my book, where PyT")
+
+
 def test_a_users_settings_are_forgotten_and_named() -> None:
     environ = {
         "OPENREG_DEVICE_COUNT": "1",
@@ -265,6 +271,20 @@ def test_a_busy_port_is_known() -> None:
         port = server.getsockname()[1]
         assert machine.busy(port)
     assert not machine.busy(port)
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_build_shows_how_far_it_is(
+    terminal: bool, capsys: pytest.CaptureFixture
+) -> None:
+    steps = 'for i in $(seq 0 12); do echo "  [$i/12] Building"; done'
+    command = ["sh", "-c", f"{steps}; echo noise; exit $STATUS"]
+    assert machine.follow(command, {"STATUS": "0"}, terminal) is None
+    shown = capsys.readouterr().out
+    every = "".join(f"[{i}/12]\r" for i in range(1, 13))
+    assert shown == (every if terminal else "[10/12]\n")
+    failed = machine.follow(command, {"STATUS": "1"}, terminal)
+    assert str(failed).endswith("noise\n")
 
 
 def test_of_a_failed_build_the_fault_is_shown() -> None:
