@@ -8,7 +8,9 @@ what they are made from has changed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import itertools
 import logging
 import os
 import platform
@@ -17,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,8 +41,9 @@ PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 QUIET = () if sys.stdout.isatty() else ("--quiet",)
 PYTEST = ("python", "-m", "pytest")
 # A file, and so a page, is run by one process from its top to its end.
-TWO_AT_A_TIME = (
-    "--numprocesses=2",
+CORES = len(os.sched_getaffinity(0))
+AT_ONCE = (
+    f"--numprocesses={CORES}",
     "--dist=loadfile",
     "--no-loadscope-reorder",  # the longest stand early in the alphabet
 )
@@ -71,6 +75,10 @@ CONCURRENT = (
     "launch",
     "pool",
     "errors",
+    "exit",
+    "sharing",
+    "host_allocator",
+    "bindings",
 )
 
 nox.needs_version = ">=2024.10.9"
@@ -310,7 +318,7 @@ def site(session: nox.Session) -> None:
         stamp.write_text(text)
     run(session, *PRINT, f"-nW{SILENT}", ROOT / "book", SITE)
     tests = ROOT / "book" / "tests" / "site"
-    run(session, *PYTEST, *(session.posargs or [*TWO_AT_A_TIME, tests]))
+    run(session, *PYTEST, *(session.posargs or [*AT_ONCE, tests]))
 
 
 @nox.session
@@ -319,12 +327,14 @@ def tests(session: nox.Session) -> None:
     if not session.posargs and (why := machine.spaced(ROOT)):
         fail(session, f"{why}, or name those to run after --")
     build_checked(session)
-    if session.posargs:
-        run(session, *PYTEST, *session.posargs)
+    if what := session.posargs:
+        plain = all(map(os.path.exists, what))  # no option of pytest's
+        folder = plain and any(map(os.path.isdir, what))
+        run(session, *PYTEST, *(AT_ONCE if folder else ()), *what)
         return
     count_all(session)
     # However work is launched, the same must come of it.
-    again = (*PYTEST, *TWO_AT_A_TIME, ROOT / "backend" / "tests", "-m")
+    again = (*PYTEST, *AT_ONCE, ROOT / "backend" / "tests", "-m")
     for mode in ("async", "blocking"):
         env = {**counting(), "OPENREG_LAUNCH": mode}
         run(session, *again, "not stress and not one_mode", **env)
@@ -354,7 +364,7 @@ def count_all(session: nox.Session) -> None:
         old.unlink(missing_ok=True)
     run(session, "python", PROOF_PROGRAM, "begin")
     report = f"--junit-xml={PROOF / 'tests.xml'}"
-    pytest = ("coverage", "run", "-m", "pytest", *TWO_AT_A_TIME)
+    pytest = ("coverage", "run", "-m", "pytest", *AT_ONCE)
     run(session, *pytest, report, **counting())
     run(session, "coverage", "combine", "--quiet")
     # A page also runs files that are gone with its folder.
@@ -375,7 +385,10 @@ def accept(session: nox.Session) -> None:
 
 @nox.session
 def stress(session: nox.Session) -> None:
-    """Run the long tests once, and those of concurrency twenty times over."""
+    """Run the long tests once, and those of concurrency twenty times over.
+
+    In ten of these, busy processes take the cores away at any moment.
+    """
     build_checked(session)
     run(session, *PYTEST, "-m", "stress", *session.posargs)
     if session.posargs:
@@ -386,10 +399,28 @@ def stress(session: nox.Session) -> None:
         for subject in CONCURRENT
         for path in sorted(tests.glob(f"test_{subject}*.py"))
     ]
-    for turn in range(20):
-        mode = ("auto", "async")[turn % 2]
-        session.log(f"Concurrency, {turn + 1} of 20, OPENREG_LAUNCH={mode}.")
-        run(session, *PYTEST, *files, OPENREG_LAUNCH=mode)
+    for turn, (others, mode) in enumerate(
+        itertools.product([0, 3], ["auto", "async"] * 5), 1
+    ):
+        way = f"OPENREG_LAUNCH={mode}, {others} busy processes beside"
+        session.log(f"Concurrency, {turn} of 20, {way}.")
+        with busy(others):
+            run(session, *PYTEST, *files, OPENREG_LAUNCH=mode)
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that want a core each; they end with this one."""
+    spin = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
+    others = [
+        subprocess.Popen([sys.executable, "-c", spin]) for _ in range(count)
+    ]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 @nox.session
@@ -451,8 +482,14 @@ def install_release(session: nox.Session) -> Path:
 
 @nox.session
 def smoke(session: nox.Session) -> None:
-    """Install the release wheel beside, not over, and use it once."""
+    """Install the release wheel beside, not over, and use it once.
+
+    Then install the package by the commands that the book gives.
+    """
     run(session, install_release(session), ROOT / ".ci" / "smoke.py")
+    build_checked(session)
+    tests = ROOT / "backend" / "tests" / "test_build_install.py"
+    run(session, *PYTEST, "-m", "smoke", tests)
 
 
 @nox.session

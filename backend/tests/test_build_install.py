@@ -62,6 +62,7 @@ def run(venv: Path, *command: str) -> str:
     ).stdout
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("command", tables.INSTALL)
 def test_command_installs_a_backend_that_works(
     venv: Path, command: str

@@ -25,15 +25,15 @@ def find(job: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def test_it_prints_with_the_command_of_the_project(jobs: dict) -> None:
-    tests, docs = (
+    tests, smoke, docs = (
         step
         for step in jobs["print"]["steps"]
         if step.get("run", "").startswith("nox -s")
     )
     # In this order: a page says at its foot what the tests have counted.
-    assert (tests["run"], docs["run"]) == ("nox -s tests", "nox -s docs")
-    assert "def tests(session" in NOXFILE
-    assert "def docs(session" in NOXFILE
+    for step, name in (tests, "tests"), (smoke, "smoke"), (docs, "docs"):
+        assert step["run"] == f"nox -s {name}"
+        assert f"def {name}(session" in NOXFILE
     # Each variable is one that somebody reads.
     assert set(jobs["print"]["env"]) == {"PIP_EXTRA_INDEX_URL"}
     for name in docs["env"]:
