@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from typing import Any
 
 import torch  # noqa: F401
@@ -21,7 +22,8 @@ import torch  # noqa: F401
 def serve() -> dict[str, Any] | None:
     """Answers for its children; in each of them, returns what it is to do."""
     for line in sys.stdin:
-        child = os.fork()
+        with warnings.catch_warnings(action="ignore"):
+            child = os.fork()  # NumPy has threads, which know of forks
         if child == 0:
             return json.loads(line)
         status = os.waitpid(child, 0)[1]

@@ -63,6 +63,6 @@ def test_it_uses_the_host_s_own_actions_and_names_no_other_host(
     assert "://" not in PATH.read_text()
     python = find(jobs["print"], "setup-python")["with"]["python-version"]
     assert (
-        f'requires-python = ">={python}"'
+        f'requires-python = ">={python},'
         in (regions.ROOT / "pyproject.toml").read_text()
     )
