@@ -38,6 +38,9 @@ def settle(environ: MutableMapping[str, str]) -> list[str]:
 def begin(config: pytest.Config) -> None:
     """What is compiled stays in the tree, and few processes count lines.
 
+    PyTorch's CUDA build looks for nvcc and says so where there is no GPU.
+    That would be in what programs print, so no compiler is to be found.
+
     Where work is never pending, tests that hold it back are left out: they
     would wait without end.
     """
@@ -46,6 +49,7 @@ def begin(config: pytest.Config) -> None:
         config.option.markexpr = (
             f"({chosen}) and not queued" if chosen else "not queued"
         )
+    os.environ |= {"CUDA_HOME": "", "CUDA_PATH": ""}
     unlock(Path(os.environ.setdefault(EXTENSIONS, str(BUILD / "extensions"))))
     # One process in ten runs a line that no other runs, and all would start
     # a second later: so each that counts says so.

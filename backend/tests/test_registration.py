@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -86,14 +87,15 @@ def test_the_signature_is_checked_when_the_kernel_is_called() -> None:
 
 
 @pytest.mark.one_mode
-def test_overriding_warns_once_a_process() -> None:
+def test_overriding_warns_once_a_process_or_if_told_each_time() -> None:
     printed = _fresh.prints(
         """
         import torch
 
         library = torch.library.Library("aten", "IMPL")
-        for name in ("relu", "mish"):
+        for name in ("relu", "mish", "erf"):
             library.impl(name, lambda x: x * 0, "PrivateUse1")
+            torch.set_warn_always(name == "mish")
         x = torch.ones(1, device="openreg")
         mish = torch.nn.functional.mish
         print(x.relu().item(), mish(x).item())
@@ -101,6 +103,9 @@ def test_overriding_warns_once_a_process() -> None:
         print(x.relu().item(), mish(x).item() > 0.8)
         """
     )
-    assert printed.count("Overriding a previously registered kernel") == 1
-    assert "operator: aten::relu(Tensor self) -> Tensor" in printed
+    # The CUDA build has used the one warning up when its import ends.
+    once = ["relu"] if torch.version.cuda is None else []
+    warned = re.findall(r"operator: aten::(\w+)\(Tensor self\)", printed)
+    assert warned == [*once, "erf"]
+    assert printed.count("Overriding a prev") == len(warned)
     assert printed.endswith("0.0 0.0\n1.0 True\n")

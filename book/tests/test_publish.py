@@ -66,3 +66,13 @@ def test_it_uses_the_host_s_own_actions_and_names_no_other_host(
         f'requires-python = ">={python},'
         in (regions.ROOT / "pyproject.toml").read_text()
     )
+
+
+def test_a_weekly_run_tests_both_builds_of_pytorch() -> None:
+    weekly = yaml.safe_load(PATH.with_name("weekly.yml").read_text())
+    (job,) = weekly["jobs"].values()
+    assert job["strategy"]["matrix"] == {"build": ["cpu", "cuda"]}
+    index = job["env"]["PIP_EXTRA_INDEX_URL"]
+    assert "matrix.build == 'cpu' && vars.PIP_EXTRA_INDEX_URL" in index
+    assert find(job, "version.cuda is None")
+    assert job["steps"][-1]["run"] == "nox -s tests"
