@@ -41,7 +41,7 @@ PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 QUIET = () if sys.stdout.isatty() else ("--quiet",)
 PYTEST = ("python", "-m", "pytest")
 # A file, and so a page, is run by one process from its top to its end.
-CORES = len(os.sched_getaffinity(0))
+CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 AT_ONCE = (
     f"--numprocesses={CORES}",
     "--dist=loadfile",
@@ -330,7 +330,8 @@ def tests(session: nox.Session) -> None:
     if what := session.posargs:
         plain = all(map(os.path.exists, what))  # no option of pytest's
         folder = plain and any(map(os.path.isdir, what))
-        run(session, *PYTEST, *(AT_ONCE if folder else ()), *what)
+        several = AT_ONCE if folder else ()
+        run(session, *PYTEST, *several, *what, **compiler())
         return
     count_all(session)
     # However work is launched, the same must come of it.
@@ -341,13 +342,20 @@ def tests(session: nox.Session) -> None:
     run(session, "python", PROOF_PROGRAM, CHECKED_TREE)
 
 
+def compiler() -> dict[str, str]:
+    """One program for what tests compile, however many words CXX has."""
+    folder = f"{PROOF_PROGRAM.parent / 'counting'}{os.pathsep}"
+    return {
+        "PATH": f"{folder}{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "CXX": "c++",
+        "REAL_CXX": os.environ.get("CXX") or "c++",
+    }
+
+
 def counting() -> dict[str, str]:
     """Lets what tests and pages compile count the lines that run."""
-    compiler = f"{PROOF_PROGRAM.parent / 'counting'}{os.pathsep}"
     return {
-        "PATH": f"{compiler}{SHARED / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "CXX": "c++",
-        "REAL_CXX": os.environ.get("CXX", "c++"),
+        **compiler(),
         "COUNTS": str(PROOF / "examples"),
         "TORCH_EXTENSIONS_DIR": str(PROOF / "extensions"),
     }
@@ -380,7 +388,8 @@ def accept(session: nox.Session) -> None:
     build_checked(session)
     messages = ROOT / "backend" / "tests" / "test_messages.py"
     what = session.posargs or [ROOT / "book", messages]
-    run(session, *PYTEST, "--accept", "-k", ".md or as_recorded", *what)
+    chosen = ("-k", ".md or as_recorded", *what)
+    run(session, *PYTEST, "--accept", *chosen, **compiler())
 
 
 @nox.session

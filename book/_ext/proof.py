@@ -154,7 +154,8 @@ def gcov_counts(reports: Iterable[Mapping[str, Any]]) -> Counts:
 
 
 def run_gcov(*folders: Path) -> Iterator[dict[str, Any]]:
-    compiler = shlex.split(os.environ.get("CXX", "c++"))[0]
+    words = shlex.split(os.environ.get("CXX", "c++"))
+    compiler = next((word for word in words if "++" in word), words[0])
     tool = re.sub(r"[cg]\+\+", "gcov", compiler)
     files = [path for folder in folders for path in folder.rglob("*.gcda")]
     done = subprocess.run(

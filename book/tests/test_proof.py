@@ -131,6 +131,39 @@ def test_a_pages_program_counts_its_lines(tmp_path: Path) -> None:
     assert [path.name for path in page.glob("*.gc*")] == []
 
 
+def test_a_compiler_of_several_words_is_one_program(tmp_path: Path) -> None:
+    page = tmp_path / "page-1.d"
+    page.mkdir()
+    (page / "made.cpp").write_text("int main() { return GIVEN; }\n")
+    compiler = Path(proof.__file__).parent / "counting"
+    env = os.environ | {
+        "PATH": f"{compiler}:{os.environ['PATH']}",
+        "REAL_CXX": "env c++ -DGIVEN=3",
+        "COUNTS": "",
+    }
+    command = "c++ made.cpp -o made && ./made"
+    assert (
+        subprocess.run(command, shell=True, cwd=page, env=env).returncode == 3
+    )
+    assert sorted(path.name for path in page.iterdir()) == ["made", "made.cpp"]
+
+
+def test_gcov_is_that_of_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+
+    def run(command: list[str], **how: object) -> SimpleNamespace:
+        ran.append(command[0])
+        return SimpleNamespace(stdout="")
+
+    monkeypatch.setattr(proof.subprocess, "run", run)
+    for given in ("c++", "ccache g++-13 -g0", "/opt/bin/x86-g++"):
+        monkeypatch.setenv("CXX", given)
+        assert list(proof.run_gcov(tmp_path)) == []
+    assert ran == ["gcov", "gcov-13", "/opt/bin/x86-gcov"]
+
+
 def test_a_count_that_fails_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ VARIABLES = [
     ),
     Variable(
         "CXX",
-        "a program",
+        "a program, with flags, or `ccache` before it",
         "`c++`",
         "The compiler that the commands of this project use.",
         "test_house.py::test_a_missing_compiler_ends_in_one_line",
