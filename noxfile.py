@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import logging
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -207,7 +206,8 @@ def environment(session: nox.Session) -> None:
         stamp.unlink(missing_ok=True)
         try:
             make_venv(session, SHARED)
-            say_what_it_takes(session)
+            if not (site_packages(SHARED) / "torch").exists():
+                say_what_it_takes(session)
             pip_install(session, SHARED, *needs)
         except CommandFailed:
             fail(
@@ -227,7 +227,6 @@ def say_what_it_takes(session: nox.Session) -> None:
     try:
         sizes = machine.room(
             {str(path): shutil.disk_usage(path).free for path in places},
-            platform.machine(),
             "index-url" in said or "find-links" in said,
         )
     except OSError as error:

@@ -148,18 +148,17 @@ def look() -> Machine:
     )
 
 
-def room(free: dict[str, float], machine: str, chosen: bool) -> str:
+def room(free: dict[str, float], chosen: bool) -> str:
     """Says what PyTorch and the tools will take, in gigabytes, or refuses.
 
     `free` is that of the folder for temporary files and of the clone;
     `chosen`: pip has been told where to look, so it may find the CPU build.
     """
-    builds = ("CPU", "CUDA") if machine == "x86_64" else ("CPU",)
-    need = SPACE[builds[0] if chosen else builds[-1]]
+    need = SPACE["CPU" if chosen else "CUDA"]
     sizes = ", ".join(
         f"{SPACE[name][0]:g} GB to download and {SPACE[name][1]:g} GB on disk "
         f"with PyTorch's {name} build"
-        for name in builds
+        for name in SPACE
     )
     for place, least in zip(free, need, strict=True):
         if free[place] < least * 1e9:
