@@ -63,6 +63,7 @@ ROOMS = {
     "backend/device": 3000,
     "backend/csrc/runtime": 2600,
     "backend/csrc/aten": 3200,
+    "backend/csrc/dtype": 200,
 }
 
 # Tests whose outcome could depend on which thread comes first.

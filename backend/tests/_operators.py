@@ -113,9 +113,16 @@ class Outcome(NamedTuple):
     untouched: bool  # whether the other generator is as it was
 
 
+# Of a dtype that is not taken, the CPU names the kernel, ours the operator.
+NOT_TAKEN = re.compile(
+    r"(\"\w+\"|cpu: '\S+' is) (not implemented for '\w+')( on cpu)?"
+)
+
+
 def impersonal(text: str) -> str:
     """A message without the name of the device."""
     text = re.sub(r"openreg(:\d)?", "cpu", text).replace("cpu:0", "cpu")
+    text = NOT_TAKEN.sub(r"\2", text)
     text = re.sub(r"0x[0-9a-f]+|Value: .*", "...", text, flags=re.DOTALL)
     return text.replace("PrivateUse1", "CPU")
 

@@ -46,3 +46,14 @@ def test_a_form_is_yes_if_the_optimizer_knows_it() -> None:
             assert special.accepts(kind, form) == (form in known), (name, form)
     assert "| `Adam` | yes | yes | yes |" in special.optimizer_forms()
     assert "| `LBFGS` |  |  |  |" in special.optimizer_forms()
+
+
+def test_every_dtype_that_only_cuda_has_is_in_the_table() -> None:
+    lines = special.wider_dtypes().splitlines()
+    assert any(
+        line.startswith("| `bool` | `uint8`, rounded | `abs`, ")
+        for line in lines
+    )
+    named = sum(line.rsplit(" | ", 1)[1].count("`") // 2 for line in lines[2:])
+    wider = special.test_module("wider")
+    assert named == len(list(wider.rows())) > 70

@@ -10,6 +10,7 @@
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/registry.h"
+#include "csrc/dtype/widen.h"
 #include "csrc/runtime/generator.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
@@ -166,8 +167,27 @@ c10::IValue to_alias(
   // [/boxed-argument]
 }
 
+// [boxed-refusal] What a kernel refuses by its own name, refused by operator.
+void name_operator(
+    const c10::NotImplementedError& error,
+    const std::string& name,
+    c10::DeviceIndex device) {
+  const std::string refuses = "\" not implemented for ";
+  const auto& said = error.msg();
+  const auto found = said.find(refuses);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      found == std::string::npos,
+      "openreg: '",
+      name,
+      "' is not implemented for ",
+      said.substr(found + refuses.size()),
+      " on ",
+      c10::Device(c10::kPrivateUse1, device));
+}
+// [/boxed-refusal]
+
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
-template <c10::DispatchKey key>
+template <c10::DispatchKey key, bool widens = false>
 void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   const auto count = schema.arguments().size();
@@ -184,7 +204,16 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   }
   launch(device, schema.name().c_str(), [&] {
     KernelScope scope(device);
-    op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+    try {
+      if constexpr (widens) {
+        call_widened(op, stack);
+      } else {
+        op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+      }
+    } catch (const c10::NotImplementedError& error) {
+      name_operator(error, schema.name(), device);
+      throw;
+    }
   });
   aliases.commit();
   for (auto& value : torch::jit::last(*stack, schema.returns().size())) {
@@ -197,7 +226,7 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
 }  // namespace
 
 void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
-  call_on_aliases<c10::DispatchKey::CPU>(op, stack);
+  call_on_aliases<c10::DispatchKey::CPU, /*widens=*/true>(op, stack);
 }
 
 // [boxed-keys] One instance for each kind of tensor.
@@ -232,7 +261,11 @@ static void register_alias_kernel(
     short_name += "." + name.overload_name;
   }
   if (!omitted(short_name)) {
-    library.impl(short_name.c_str(), kernel_under(key));
+    library.impl(
+        short_name.c_str(),
+        key == c10::DispatchKey::CPU && lacks_dtypes(name.name)
+            ? torch::CppFunction::makeFromBoxedFunction<&alias_kernel>()
+            : kernel_under(key));
   }
 }
 

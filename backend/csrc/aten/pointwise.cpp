@@ -6,6 +6,7 @@
 #include <ATen/native/TensorCompare.h>
 #include <ATen/native/UnaryOps.h>
 #include <ATen/ops/abs_native.h>
+#include <ATen/ops/abs_ops.h>
 #include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/add_ops.h>
@@ -151,7 +152,7 @@ inline c10::DeviceIndex index_of(const at::Scalar&) {
 // Whether the shifted form can serve: only here, and only plain operands.
 template <typename... Rest>
 bool shifts(const at::Tensor& self, const Rest&... rest) {
-  return (plain(self, rest) && ...) &&
+  return is_usual_or_bool(self) && (plain(self, rest) && ...) &&
          runs_inline(std::max({index_of(self), index_of(rest)...}));
 }
 
@@ -433,8 +434,14 @@ void register_pointwise(const Registrar& register_kernel) {
 // [/pointwise-register]
 
 // [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
+// What the loop has no code for takes an alias.
+static at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
+  return is_usual(self) ? at::native::abs_out(self, out)
+                        : Alias<at::_ops::abs_out>::call(self, out);
+}
+
 void register_abs(const Registrar& add) {
-  add("abs.out", &at::native::abs_out);
+  add("abs.out", &abs_out);
 }
 // [/pointwise-abs]
 

@@ -1,7 +1,9 @@
 #include <ATen/ops/_log_softmax_native.h>
 #include <ATen/ops/_softmax_native.h>
 #include <ATen/ops/sum_native.h>
+#include <ATen/ops/sum_ops.h>
 
+#include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
 #include "csrc/aten/structured.h"
 
@@ -17,9 +19,28 @@ at::Tensor sum(
     at::OptionalIntArrayRef dim,
     bool keepdim,
     std::optional<at::ScalarType> dtype) {
+  if (!is_usual_or_bool(self) || !is_usual(dtype.value_or(at::kFloat))) {
+    return Alias<at::_ops::sum_dim_IntList>::call(self, dim, keepdim, dtype);
+  }
   return run_structured<at::native::structured_sum_out>(
-      "sum", is_usual_or_bool(self), self, dim, keepdim, dtype);
+      "sum", /*sure=*/true, self, dim, keepdim, dtype);
 }
+
+// [reduction-nansum] The CPU's kernel takes no complex numbers, its sum does.
+// Both have the same arguments.
+void nansum(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  auto& value = (*stack)[stack->size() - op.schema().arguments().size()];
+  const at::Tensor self = value.toTensor();
+  if (!self.is_complex()) {
+    return alias_kernel(op, stack);
+  }
+  value = self.masked_fill(self.isnan(), 0);
+  const bool out = op.schema().overload_name() == "out";
+  c10::Dispatcher::singleton()
+      .findSchemaOrThrow("aten::sum", out ? "IntList_out" : "dim_IntList")
+      .callBoxed(stack);
+}
+// [/reduction-nansum]
 
 at::Tensor softmax(const at::Tensor& self, int64_t dim, bool half_to_float) {
   return run_structured<at::native::structured_softmax_cpu_out>(
@@ -36,6 +57,9 @@ at::Tensor log_softmax(
 
 void register_reductions(const Registrar& add) {
   add("sum.dim_IntList", &sum);
+  for (const auto* const name : {"nansum", "nansum.out"}) {
+    add(name, torch::CppFunction::makeFromBoxedFunction<&nansum>());
+  }
   add("_softmax", &softmax);
   add("_log_softmax", &log_softmax);
 }

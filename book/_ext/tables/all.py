@@ -201,7 +201,11 @@ from tables.operators_inside import (
     tier_operators,
     tiers,
 )
-from tables.operators_special import optimizer_forms, special_kinds
+from tables.operators_special import (
+    optimizer_forms,
+    special_kinds,
+    wider_dtypes,
+)
 from tables.performance import (
     RECORD,
     performance_backward,

@@ -42,7 +42,11 @@ Kept = dict[tuple[str, str], Made]  # (page, table) -> what was made
 
 # Page -> those of its tables that take longest.
 LONG = {
-    "chapters/operators-special": ["special_kinds", "optimizer_forms"],
+    "chapters/operators-special": [
+        "special_kinds",
+        "optimizer_forms",
+        "wider_dtypes",
+    ],
     "reference/operators": [
         "entries_linear",
         "entries_nn",

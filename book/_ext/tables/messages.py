@@ -292,6 +292,12 @@ TOLD = [
         "chapters/fallback.md",
     ),
     Told(
+        "' is not implemented for ",
+        "The operator has no kernel for this dtype, nor for a wider one.",
+        "Convert the argument, as in `x.float()`.",
+        "chapters/operators-special.md",
+    ),
+    Told(
         "has no kernel for the device and runs on the host, on copies.",
         "The fallback policy is `warn`.",
         "Write the kernel if it matters for speed.",

@@ -10,6 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from tables.common import table
+from tables.operator_table import test_module
 
 
 class Kind(NamedTuple):
@@ -137,4 +138,25 @@ def optimizer_forms() -> str:
             (f"`{name}`", *("yes" if accepts(kind, f) else "" for f in FORMS))
             for name, kind in optimizers().items()
         ),
+    )
+
+
+def wider_dtypes() -> str:
+    """What the CPU's kernels lack and CUDA's have, and what runs instead."""
+    found: dict[tuple[str, str], list[str]] = {}
+    wider = test_module("wider")
+    for row in wider.rows():
+        if row.wider is None:
+            way = "refused: the CPU has no kernel for any dtype"
+        elif row.entry in wider.SUMS:
+            way = "`sum` of what is not NaN"
+        elif row.wider == row.dtype:
+            way = "itself: the CPU's kernel takes it"
+        else:
+            way = f"`{str(row.wider)[6:]}`, rounded"
+        key = (f"`{str(row.dtype)[6:]}`", way)
+        found.setdefault(key, []).append(f"`{row.entry}`")
+    return table(
+        ("Dtype", "Computed in", "Entries of the database"),
+        ((*key, ", ".join(names)) for key, names in sorted(found.items())),
     )
