@@ -16,6 +16,7 @@ pytestmark = pytest.mark.one_mode
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+START = (ROOT / "book" / "start.md").read_text("utf-8")
 GOOD = machine.Machine("Linux", "x86_64", (3, 11), True, True, (), True)
 
 
@@ -57,6 +58,7 @@ def test_readme_and_pyproject_name_the_same() -> None:
         (named,) = re.findall(rf"`{tool} install ([^`]+)`", README)
         packages = {row[number] for row in machine.PACKAGES.values()}
         assert set(named.split()) == packages
+        assert all(f"`{package}`" in START for package in packages)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     oldest, newest = machine.PYTHONS
     assert project["project"]["requires-python"] == (
