@@ -100,8 +100,9 @@ T own(const T& value) {
 // [alias-run-or-queue] With its result made, a kernel runs here or is queued.
 // kernel(args...) runs here if the stream is idle or `sure` is false, else when
 // the stream comes to it. `sure` says that the kernel cannot refuse what it
-// got: an error must come at the call. What it allocates on a worker is host
-// memory, since only a thread that launches allocates on the device.
+// got: an error must come at the call. What it still allocates is workspace,
+// and host memory on either thread: a worker may not allocate on the device,
+// and no launch mode shall need more memory than another.
 template <typename Kernel, typename... Args>
 void run_or_queue(
     bool sure,
@@ -112,7 +113,7 @@ void run_or_queue(
   if (!sure || runs_inline(device)) {
     auto borrowed = std::make_tuple(borrow(args)...);
     launch(device, name, [&] {
-      const KernelScope scope(device);
+      const KernelScope scope(-1);
       std::apply(kernel, borrowed);
     });
   } else {
