@@ -195,6 +195,59 @@ def test_kernels_that_know_the_cpu_by_name_run_on_the_device() -> None:
         same(window, torch.kaiser_window(*arguments))
 
 
+def flat(result: object) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+# Called with a matrix and a vector: PyTorch's kernels for all devices.
+HOST_BOUND = {
+    "choose_qparams_optimized": lambda m, v: (m.flatten(), 32, 200, 0.16, 8),
+    "_saturate_weight_to_fp16": lambda m, v: (m * 1e6,),
+    "_batch_norm_no_update": lambda m, v: (m, v, v, v, v.exp(), 0.1, 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", HOST_BOUND)
+def test_kernels_that_read_as_the_host_run_on_the_device(name: str) -> None:
+    torch.manual_seed(0)
+    m, v = torch.randn(4, 8), torch.randn(8)
+    operator = getattr(torch.ops.aten, name)
+    expected = operator(*HOST_BOUND[name](m, v))
+    moved = [x.to("openreg:1") for x in (m, v)]
+    for one, other in zip(
+        flat(operator(*HOST_BOUND[name](*moved))), flat(expected), strict=True
+    ):
+        assert one.device == torch.device("openreg:1")
+        same(one, other)
+
+
+def test_a_range_that_grows_in_place_is_written_on_the_device() -> None:
+    out = torch.ones(8, device="openreg")
+    assert torch.ops.aten.range.out_(2, 5, out=out[::2]).tolist() == [
+        2,
+        3,
+        4,
+        5,
+    ]
+    assert out.tolist() == [2, 1, 3, 1, 4, 1, 5, 1]
+
+
+def test_operators_of_a_library_for_the_host_are_refused() -> None:
+    refusal = "calls FBGEMM, which needs host tensors."
+    x = torch.ones(2, 2, device="openreg")
+    kinds = {"Tensor": x, "Optional[Tensor]": x, "int": 2, "number": 1.0}
+    prefix = "aten::fbgemm_"
+    every = torch._C._jit_get_all_schemas()
+    schemas = [s for s in every if s.name.startswith(prefix)]
+    assert len(schemas) >= 8
+    for schema in schemas:
+        packet = getattr(torch.ops.aten, schema.name.removeprefix("aten::"))
+        operator = getattr(packet, schema.overload_name or "default")
+        arguments = {a.name: kinds[str(a.type)] for a in schema.arguments}
+        with pytest.raises(NotImplementedError, match=refusal):
+            operator(**arguments)
+
+
 def test_addr_in_place_knows_that_its_result_is_its_argument() -> None:
     one, two = torch.ones(5, device="openreg"), torch.ones(4, device="openreg")
     scalar = torch.tensor(3.0, device="openreg")

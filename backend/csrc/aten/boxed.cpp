@@ -285,8 +285,32 @@ void register_alias_kernels(
 }
 // [/boxed-register]
 
-// These have one kernel for all devices, but it knows the CPU's name only, or,
-// as in `addr_`, it needs the CPU's own to see that its result is an argument.
+// [boxed-host-library] FBGEMM is a library for the host alone.
+// Its operators have one kernel for all devices, which follows data pointers
+// and packs weights into objects of the host's.
+static void refuse_host_library(const c10::OperatorHandle& op, Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "openreg: '",
+      op.schema().name(),
+      "' calls FBGEMM, which needs host tensors. Copy its arguments first, as "
+      "x.cpu() does.");
+}
+
+static void register_refusals(torch::Library& library) {
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name.starts_with("aten::fbgemm_")) {
+      library.impl(
+          c10::toString(name).substr(sizeof("aten::") - 1).c_str(),
+          torch::CppFunction::makeFromBoxedFunction<&refuse_host_library>());
+    }
+  }
+}
+// [/boxed-host-library]
+
+// [boxed-host-bound] One kernel for all devices, which is the CPU's.
+// It knows the CPU's name only, follows data pointers as the host may, or, as
+// in `addr_`, needs the CPU's own to see that its result is an argument.
 void register_host_bound(torch::Library& library) {
   constexpr auto key = c10::DispatchKey::CPU;
   register_alias_kernel(library, {"aten::addr_", ""}, key);
@@ -298,6 +322,12 @@ void register_host_bound(torch::Library& library) {
   register_alias_kernel(library, {"aten::kaiser_window", ""}, key);
   register_alias_kernel(library, {"aten::kaiser_window", "periodic"}, key);
   register_alias_kernel(library, {"aten::kaiser_window", "beta"}, key);
+  register_alias_kernel(library, {"aten::range", "out_"}, key);
+  register_alias_kernel(library, {"aten::_batch_norm_no_update", ""}, key);
+  register_alias_kernel(library, {"aten::_saturate_weight_to_fp16", ""}, key);
+  register_alias_kernel(library, {"aten::choose_qparams_optimized", ""}, key);
+  register_refusals(library);
 }
+// [/boxed-host-bound]
 
 }  // namespace openreg

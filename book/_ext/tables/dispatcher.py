@@ -329,6 +329,10 @@ def registered(operator: str) -> set[str]:
     return set(re.findall(r"^(\w+)(?:\[alias\])?: ", dump, re.MULTILINE))
 
 
+# Operators whose kernel for the device only refuses.
+REFUSED = "aten::fbgemm_"
+
+
 def is_boxed(operator: str, key: str) -> bool:
     """Whether its kernel for a key is a boxed function, without signature."""
     dump = _C._dispatch_dump(operator)

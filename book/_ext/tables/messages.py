@@ -298,6 +298,12 @@ TOLD = [
         "chapters/operators-special.md",
     ),
     Told(
+        "calls FBGEMM, which needs host tensors.",
+        "A library for the host alone got a device tensor.",
+        "Call it with `x.cpu()`.",
+        "test_operators.py::test_operators_of_a_library_for_the_host_are_refused",
+    ),
+    Told(
         "has no kernel for the device and runs on the host, on copies.",
         "The fallback policy is `warn`.",
         "Write the kernel if it matters for speed.",

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tables.common import ROOT, code, table
-from tables.dispatcher import is_boxed
+from tables.dispatcher import REFUSED, is_boxed
 
 
 def test_module(name: str) -> Any:
@@ -33,7 +33,7 @@ LETTERS = {
     "a": "the boxed kernel on aliases",
     "c": "PyTorch's composition of other operators",
     "f": "the copying fallback",
-    "x": "nothing: the CPU has no kernel either",
+    "x": "nothing: the CPU has no kernel either, or only the host may run it",
 }
 # From the one that says most of an entry to the one that says least.
 WEIGHT = "xfanc"
@@ -45,6 +45,8 @@ KEYS = {
 
 def tier(name: str, key: str = "PrivateUse1") -> str:
     """The letter of an operator, as the dispatcher has it now."""
+    if name.startswith(REFUSED):
+        return "x"
     if torch_c()._dispatch_has_kernel_for_dispatch_key(name, key):
         return "a" if is_boxed(name, key) else "n"
     dump = torch_c()._dispatch_dump_table(name)

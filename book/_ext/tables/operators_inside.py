@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import _C
 
 from tables.common import ROOT, table
-from tables.dispatcher import is_boxed, with_choice
+from tables.dispatcher import REFUSED, is_boxed, with_choice
 from tables.stubs import SERVED
 
 ATEN = ROOT / "backend" / "csrc" / "aten"
@@ -66,7 +66,7 @@ def tier_operators() -> dict[str, set[str]]:
     served = {f"aten::{n}" for row in SERVED for n in row.operators.split()}
     found: dict[str, set[str]] = {"a": set(), "b": set(), "c": set()}
     for name in _C._dispatch_get_registrations_for_dispatch_key("PrivateUse1"):
-        if name.startswith("aten::"):
+        if name.startswith("aten::") and not name.startswith(REFUSED):
             if is_boxed(name, "PrivateUse1"):
                 found["c"].add(name)
             else:
