@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -17,14 +17,10 @@ from tables.dispatcher import REFUSED, is_boxed
 
 def test_module(name: str) -> Any:
     """A module of backend/tests, which pytest may have imported already."""
-    if name not in sys.modules:
-        path = ROOT / "backend" / "tests" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+    folder = str(ROOT / "backend" / "tests")
+    if folder not in sys.path:  # its modules import each other
+        sys.path.append(folder)
+    return importlib.import_module(name)
 
 
 # What runs for an operator of ATen: a letter, and what it means.
