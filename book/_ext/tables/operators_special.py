@@ -144,6 +144,7 @@ def optimizer_forms() -> str:
 def wider_dtypes() -> str:
     """What the CPU's kernels lack and CUDA's have, and what runs instead."""
     found: dict[tuple[str, str], list[str]] = {}
+    test_module("_operators")  # which the next one imports
     wider = test_module("wider")
     for row in wider.rows():
         if row.wider is None:
