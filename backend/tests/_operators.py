@@ -11,7 +11,7 @@ import random
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -38,8 +38,18 @@ KINDS = [
     "in-place",
     "gradient",
     "error",
+    "lazy-clone",
+    "guarded-out",
+    "elsewhere",
 ]
 DTYPES = ["float32", "float64", "bfloat16", "int64", "bool", "complex64"]
+
+# Kinds that a mode of _probes asks of each operator that the calls reach.
+PROBES = {
+    "lazy-clone": "LazyClones",
+    "guarded-out": "GuardedOutputs",
+    "elsewhere": "Elsewhere",
+}
 
 # Their results hold whatever was in memory.
 UNINITIALIZED = {
@@ -426,6 +436,19 @@ def by_the_book() -> Iterator[None]:
         torch.set_warn_always(always)
 
 
+def probe(
+    mode: Any, op: Any, dtype: torch.dtype, form: str, count: int
+) -> None:
+    """Makes the calls of an entry on the device, under a mode."""
+    for sample in islice(samples(op, dtype, form), count):
+        for call, arguments in calls(op, form, sample):
+            moved = tree_map(Mover("openreg"), arguments)
+            torch.manual_seed(7)
+            # What is refused here is another kind's question.
+            with suppress(Exception), mode:
+                call(moved)
+
+
 def check(
     name: str, dtype: str, kind: str, count: int
 ) -> tuple[int, list[str]]:
@@ -433,6 +456,15 @@ def check(
     op = ENTRIES[name]
     found: list[str] = []
     asked = 0
+    if kind in PROBES:
+        import _probes  # not above: the book reads this file by itself
+
+        mode = getattr(_probes, PROBES[kind])()
+        with by_the_book():
+            for form in ("forward", "in-place", "out", "gradient"):
+                if applies(op, getattr(torch, dtype), form):
+                    probe(mode, op, getattr(torch, dtype), form, count)
+        return mode.asked, sorted(mode.faults)
     with by_the_book():
         for sample in islice(samples(op, getattr(torch, dtype), kind), count):
             for call, arguments in calls(op, kind, sample):

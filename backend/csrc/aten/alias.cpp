@@ -185,40 +185,52 @@ void CommonDevice::add_output(const at::Tensor& tensor) {
 // [/alias-common-device]
 
 // [alias-shadow] A CPU storage over a device storage's bytes.
-const c10::Storage& Aliases::shadow_of(const c10::Storage& storage) {
+// Lazy clones share memory until one of them is written. To ask for a mutable
+// address parts them, even if an argument that is only read came first.
+const c10::Storage& Aliases::shadow_of(
+    const c10::Storage& storage, bool written) {
+  void* const address = to_kernel(
+      written ? storage.mutable_data() : const_cast<void*>(storage.data()));
+  c10::DataPtr data(address, c10::Device(c10::kCPU));
   for (const auto& pair : storages_) {
     if (pair.device.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) {
+      pair.shadow.set_data_ptr_noswap(std::move(data));
       return pair.shadow;
     }
   }
-  void* const address = to_kernel(const_cast<void*>(storage.data()));
   storages_.push_back(
       {storage,
        c10::Storage(
            c10::Storage::use_byte_size_t(),
            storage.nbytes(),
-           c10::DataPtr(address, c10::Device(c10::kCPU)),
+           std::move(data),
            &kernel_allocator(),
            storage.resizable())});
   return storages_.back().shadow;
 }
 // [/alias-shadow]
 
-at::Tensor Aliases::alias(const at::Tensor& tensor) {
+at::Tensor Aliases::alias(const at::Tensor& tensor, bool written) {
   if (!tensor.defined() || !tensor.device().is_privateuseone()) {
     return tensor;
   }
-  if (const auto* const known = find(tensor)) {
+  const auto* known = find(tensor);
+  if (known != nullptr && (known->written || !written)) {
     return known->alias;
   }
-  const auto part = [&](const at::Tensor& t) { return this->alias(t); };
-  auto alias =
-      has_parts(tensor)
-          ? make_of_parts(tensor, c10::kCPU, part)
-          : make_view(
-                shadow_of(tensor.storage()), c10::DispatchKey::CPU, tensor);
-  tensors_.push_back({tensor, alias, /*output=*/false});
-  return alias;
+  const auto part = [&](const at::Tensor& t) { return alias(t, written); };
+  auto made = has_parts(tensor) ? make_of_parts(tensor, c10::kCPU, part)
+                                : make_view(
+                                      shadow_of(tensor.storage(), written),
+                                      c10::DispatchKey::CPU,
+                                      tensor);
+  if (known == nullptr) {
+    tensors_.push_back({tensor, made, written});
+    return made;
+  }
+  auto& pair = *find(tensor);
+  pair.written = true;
+  return pair.alias;
 }
 
 Aliases::TensorPair* Aliases::find(const at::Tensor& tensor) {
@@ -228,14 +240,6 @@ Aliases::TensorPair* Aliases::find(const at::Tensor& tensor) {
     }
   }
   return nullptr;
-}
-
-at::Tensor Aliases::alias_output(const at::Tensor& tensor) {
-  auto result = alias(tensor);
-  if (auto* const pair = find(tensor)) {
-    pair->output = true;
-  }
-  return result;
 }
 
 // What a kernel resized is resized on the device too. A solver may also leave
@@ -258,7 +262,7 @@ static void follow(const at::Tensor& device, const at::Tensor& alias) {
 void Aliases::commit() {
   for (auto& [device, shadow] : storages_) {
     auto* const storage = device.unsafeGetStorageImpl();
-    if (to_device(shadow.mutable_data()) != storage->mutable_data()) {
+    if (shadow.data() != to_kernel(storage->data())) {
       const auto adopted = device_storage_of(shadow);
       storage->set_data_ptr_noswap(
           std::move(adopted.unsafeGetStorageImpl()->mutable_data_ptr()));
@@ -268,8 +272,8 @@ void Aliases::commit() {
     }
   }
   // [/alias-commit]
-  for (auto& [device, alias, output] : tensors_) {
-    if (!output) {
+  for (auto& [device, alias, written] : tensors_) {
+    if (!written) {
       continue;
     }
     if (has_parts(device)) {
@@ -321,7 +325,7 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
   if (!result.defined()) {
     return result;
   }
-  for (const auto& [device, alias, output] : tensors_) {
+  for (const auto& [device, alias, written] : tensors_) {
     if (alias.is_same(result)) {
       return device;
     }

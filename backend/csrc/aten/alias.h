@@ -133,12 +133,10 @@ class Aliases {
   // A CPU tensor over the bytes of `tensor`; what is not on the device comes
   // back as it is. Tensors that share a storage get aliases that share one, and
   // a tensor that is passed twice gets one alias: kernels know `x.op_(y)` from
-  // `op(x, y, out=z)` by the identity of their arguments.
-  at::Tensor alias(const at::Tensor& tensor);
-
-  // As `alias`, for a tensor that the kernel may resize: `commit` carries its
-  // new shape and storage over.
-  at::Tensor alias_output(const at::Tensor& tensor);
+  // `op(x, y, out=z)` by the identity of their arguments. A kernel may write
+  // and resize what is `written`, and nothing else: its memory is the tensor's
+  // own, and `commit` carries its new shape and storage over.
+  at::Tensor alias(const at::Tensor& tensor, bool written = false);
 
   // To be called once, after the kernel.
   void commit();
@@ -155,10 +153,10 @@ class Aliases {
   struct TensorPair {
     at::Tensor device;
     at::Tensor alias;
-    bool output;
+    bool written;
   };
   TensorPair* find(const at::Tensor& tensor);
-  const c10::Storage& shadow_of(const c10::Storage& storage);
+  const c10::Storage& shadow_of(const c10::Storage& storage, bool written);
   c10::Storage device_storage_of(const c10::Storage& storage);
 
   c10::DeviceIndex device_;

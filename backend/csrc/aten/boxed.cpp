@@ -22,12 +22,6 @@ namespace {
 
 using torch::jit::Stack;
 
-bool is_generator(const c10::Argument& argument) {
-  const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
-  return optional != nullptr &&
-         optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
-}
-
 // Arguments that may be on the CPU by contract: indices, the lengths and batch
 // sizes of packed sequences, and the shapes in a nested tensor.
 bool may_be_on_cpu(
@@ -61,10 +55,23 @@ bool is_on_device(const at::Tensor& tensor) {
 
 }  // namespace
 
-bool writes(const c10::Argument& argument) {
-  const auto* const alias = argument.alias_info();
-  return alias != nullptr && alias->isWrite();
+bool is_generator(const c10::Argument& argument) {
+  const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
+  return optional != nullptr &&
+         optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
+
+// [boxed-writes] What an operator writes.
+// The schemas of two do not say that they keep a running mean and variance.
+bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
+  if (const auto* const alias = argument.alias_info()) {
+    return alias->isWrite();
+  }
+  return argument.name().starts_with("running_") &&
+         (schema.name() == "aten::native_batch_norm" ||
+          schema.name() == "aten::batch_norm_update_stats");
+}
+// [/boxed-writes]
 
 // [boxed-device] The device that a call is for.
 c10::DeviceIndex device_of_call(
@@ -72,7 +79,7 @@ c10::DeviceIndex device_of_call(
   CommonDevice common;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& argument = schema.arguments()[i];
-    const bool output = writes(argument);
+    const bool output = writes(schema, argument);
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (output) {
         common.add_output(tensor);
@@ -148,15 +155,15 @@ bool packs(const c10::FunctionSchema& schema) {
 c10::IValue to_alias(
     Aliases& aliases,
     c10::DeviceIndex device,
-    bool packed,
+    const c10::FunctionSchema& schema,
     const c10::Argument& argument,
     c10::IValue value) {
+  const bool packed = packs(schema);
+  const bool written = writes(schema, argument);
   const auto alias = [&](const at::Tensor& tensor) {
-    if (packed) {
-      return tensor.defined() ? tensor.cpu() : tensor;
-    }
-    return writes(argument) ? aliases.alias_output(tensor)
-                            : aliases.alias(tensor);
+    return !packed            ? aliases.alias(tensor, written)
+           : tensor.defined() ? tensor.cpu()
+                              : tensor;
   };
   // [boxed-argument] What takes an argument's place in the CPU's call.
   if (value.isDevice()) {
@@ -196,11 +203,10 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
       schema, c10::ArrayRef<c10::IValue>(stack->data() + first, count));
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   Aliases aliases(device);
-  const bool packed = packs(schema);
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[first + i];
     value = to_alias(
-        aliases, device, packed, schema.arguments()[i], std::move(value));
+        aliases, device, schema, schema.arguments()[i], std::move(value));
   }
   launch(device, schema.name().c_str(), [&] {
     KernelScope scope(device);

@@ -20,7 +20,10 @@ c10::IValue host_generator(
     c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value);
 
 // Whether the operator writes to `argument`.
-bool writes(const c10::Argument& argument);
+bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument);
+
+// Whether `argument` is a generator, or may be one.
+bool is_generator(const c10::Argument& argument);
 
 // Calls `use` with each tensor of a value, in a list of any type, too: where a
 // tensor is optional, TorchScript's type is another object than PyTorch's.

@@ -4,9 +4,11 @@
 #include <ATen/core/Scalar.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/impl/COW.h>
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/kernels.h"
@@ -66,6 +68,7 @@ void copy_bytes(
 // It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
 // device memory through its alias, host memory as it is.
 void copy_elements(const at::Tensor& src, const at::Tensor& dst) {
+  dst.storage().mutable_data();  // parts it from its lazy clones
   // With one side on the host it is never queued: the host may move on. And
   // not every dtype converts to every other.
   const bool sure = src.device().type() == dst.device().type() &&
@@ -162,6 +165,28 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   }
   return copy_from(self, dst, /*non_blocking=*/false);
 }
+
+// [copy-lazy] A copy that is made at the first write to either.
+// PyTorch would make it on the current device, which may be another.
+at::Tensor lazy_clone(const at::Tensor& self) {
+  auto clone = at::native::_lazy_clone(self);
+  for (const auto& tensor : {self, clone}) {
+    auto* const impl = tensor.storage().unsafeGetStorageImpl();
+    if (impl->has_materializer()) {
+      impl->clear_materializer();
+      impl->set_materializer([](c10::StorageImpl* storage) {
+        const c10::DeviceGuard guard(storage->device());
+        c10::impl::cow::materialize_cow(storage);
+      });
+    }
+  }
+  return clone;
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("_lazy_clone", &lazy_clone);
+}
+// [/copy-lazy]
 
 // [copy-item] One element to the host, as item() wants it.
 at::Scalar local_scalar_dense(const at::Tensor& self) {

@@ -112,7 +112,7 @@ void refuse_partial_overlap(
   std::vector<at::Tensor> read;
   std::vector<at::Tensor> written;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    auto& tensors = writes(schema.arguments()[i]) ? written : read;
+    auto& tensors = writes(schema, schema.arguments()[i]) ? written : read;
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (tensor.defined()) {
         tensors.push_back(tensor);
@@ -208,15 +208,25 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   refuse_partial_overlap(schema, arguments);
   obey_policy(name);
 
+  // Those that the schema does not call written, PyTorch does not copy back.
+  std::vector<at::Tensor> unsaid;
   for (size_t i = 0; i < count; ++i) {
+    const auto& argument = schema.arguments()[i];
     // Lists come out with a type that PyTorch's fallback knows.
     first[i] = change_tensors(
-        host_generator(device, schema.arguments()[i], first[i]),
+        host_generator(device, argument, first[i]),
         [](const at::Tensor& tensor) { return tensor; });
+    if (argument.alias_info() == nullptr && writes(schema, argument) &&
+        first[i].isTensor() && first[i].toTensor().defined()) {
+      unsaid.push_back(first[i].toTensor());
+    }
   }
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   Copies copies;
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+  for (const auto& tensor : unsaid) {
+    tensor.copy_(copies.of(tensor));
+  }
 }
 // [/fallback-kernel]
 

@@ -22,6 +22,7 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
     const auto count = std::min<int64_t>(self.numel(), 2);
     at::empty(count, at::TensorOptions(self.scalar_type())).fill_(value);
   }
+  self.storage().mutable_data();  // parts it from its lazy clones
   run_or_queue(
       /*sure=*/true,
       device,
@@ -41,6 +42,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
     return Alias<at::_ops::fill__Tensor>::call(self, value);
   }
   at::assert_no_internal_overlap(self);
+  self.storage().mutable_data();
   run_or_queue(
       is_usual_or_bool(self) && is_usual_or_bool(value),
       self.device().index(),
@@ -52,6 +54,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 }
 
 at::Tensor& zero_(at::Tensor& self) {
+  self.storage().mutable_data();
   run_or_queue(
       is_usual_or_bool(self),
       self.device().index(),

@@ -96,7 +96,7 @@ void call_in(
     (*stack)[first + i] =
         change_tensors((*stack)[first + i], [&](const at::Tensor& tensor) {
           const auto converted = convert(tensor, narrow, wide);
-          if (writes(arguments[i])) {
+          if (writes(op.schema(), arguments[i])) {
             written.emplace_back(tensor, converted);
           }
           return converted;

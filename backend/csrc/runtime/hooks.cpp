@@ -112,6 +112,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
           orMemcpyDeviceToDevice,
           current_stream(storage.device().index())));
     }
+    // It has parted from its lazy clones.
+    storage.unsafeGetStorageImpl()->clear_materializer();
     storage.set_data_ptr_noswap(std::move(data));
     storage.set_nbytes(bytes);
   }

@@ -7,6 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
 
 namespace openreg {
@@ -36,8 +37,11 @@ SharedStorage share_storage(const c10::Storage& storage) {
       !impl->received_cuda(),
       "Attempted to send openreg tensor received from another process; this "
       "is not currently supported. Consider cloning before sending.");
+  // Others may write it, so it parts from its lazy clones.
   orPointerAttributes segment{};
-  OPENREG_CHECK(orPointerGetAttributes(&segment, storage.data()));
+  OPENREG_CHECK(orPointerGetAttributes(&segment, storage.mutable_data()));
+  OPENREG_CHECK_WAIT(
+      orStreamSynchronize(current_stream(storage.device().index())));
   SharedStorage shared{};
   OPENREG_CHECK(orIpcGetMemHandle(&shared.segment, segment.base));
   shared.start = static_cast<const char*>(storage.data()) -
