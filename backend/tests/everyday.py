@@ -130,6 +130,12 @@ ROWS = [
         COULD_NOT.format("aten::record_stream", "CPU"),
     ),
     Row(
+        "native_dropout",
+        "It draws and takes no generator, so the fallback refuses it.",
+        "dropout",
+        "openreg: 'aten::native_dropout' may draw random numbers",
+    ),
+    Row(
         "fallback",
         "All the rest, on the host.",
         "matmul",
@@ -249,6 +255,12 @@ def record_stream() -> None:
     x.record_stream(torch.accelerator.current_stream())
 
 
+def dropout() -> None:
+    before = torch.get_rng_state()
+    torch.nn.functional.dropout(HOST.to("openreg"))
+    assert torch.get_rng_state().equal(before)
+
+
 def between_devices() -> None:
     assert HOST.to("openreg:0").to("openreg:1").cpu().equal(HOST)
 
@@ -283,6 +295,7 @@ EVERYDAY: list[Callable[[], None]] = [
     save_and_load,
     deepcopy,
     record_stream,
+    dropout,
     between_devices,
     train,
 ]

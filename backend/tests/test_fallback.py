@@ -469,6 +469,19 @@ class TestRefusals:
         with pytest.raises(RuntimeError, match="to be on the same device"):
             ops().add_twice_(torch.tensor(3.0), numbers(1)[0])
 
+    @pytest.mark.proves("fallback-hidden-draws")
+    def test_a_draw_that_takes_no_generator(self) -> None:
+        library = torch.library.Library(LIBRARY + "_hidden", "DEF")
+        tags = (torch.Tag.nondeterministic_seeded,)
+        library.define("noise(Tensor x) -> Tensor", tags=tags)
+        library.impl("noise", torch.rand_like, "CPU")
+        noise = getattr(torch.ops, LIBRARY + "_hidden").noise
+        state = torch.get_rng_state()
+        with pytest.raises(NotImplementedError, match="takes no generator"):
+            noise(numbers(2))
+        assert torch.equal(torch.get_rng_state(), state)
+        library._destroy()
+
     def test_sparse_tensors(self) -> None:
         x = numbers(2, 2)
         with pytest.raises(

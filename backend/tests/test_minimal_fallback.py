@@ -31,6 +31,27 @@ def gradient(d):
     (x.exp() * x).sum().backward()
     return x.grad
 
+def batch_norm(d):
+    norm = torch.nn.BatchNorm1d(2).to(d)
+    norm(t(d, 4, 2))
+    return torch.cat([norm.running_mean, norm.running_var])
+
+def attention(d):
+    q = t(d, 1, 1, 4, 8)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(q, q, q, dropout_p=0.5)
+
+def checkpointed(d):
+    x = t(d, 8).requires_grad_()
+    dropout = torch.nn.functional.dropout
+    y = torch.utils.checkpoint.checkpoint(dropout, x, use_reentrant=False)
+    (y * x).sum().backward()
+    return x.grad
+
+def by_vmap(d):
+    dropout = torch.nn.functional.dropout
+    return torch.vmap(dropout, randomness="different")(t(d, 2, 8))
+
 def device_generator_only(d):
     torch.rand(2, device="openreg").normal_()
     return torch.rand(2).to(d)
@@ -41,6 +62,10 @@ WORK = {
     "randperm": lambda d: torch.randperm(6, device=d),
     "multinomial": lambda d: torch.multinomial(t(d, 5), 3),
     "dropout": lambda d: torch.nn.functional.dropout(t(d, 8)),
+    "batch_norm": batch_norm,
+    "attention": attention,
+    "checkpointed": checkpointed,
+    "by_vmap": by_vmap,
     "device_generator_only": device_generator_only,
     "transposed": lambda d: t(d, 2, 3).t().exp(),
     "sliced": lambda d: t(d, 4, 6)[:, ::2].exp(),
@@ -66,9 +91,13 @@ for name, work in WORK.items():
     found = []
     for device in ("cpu", "openreg"):
         torch.manual_seed(1)
+        state = torch.get_rng_state()
         with torch.openreg.stream(side):
             x = work(device)
             found.append((x.stride(), x.detach().cpu().tolist()))
+    unmoved = torch.get_rng_state().equal(state)
+    if not unmoved and name != "device_generator_only":
+        wrong[name] = "the CPU's generator has moved"
     if str(found[0]) != str(found[1]):
         wrong[name] = str(found)
 counts = torch.openreg.fallback.counts()

@@ -104,6 +104,21 @@ void refuse_foundation_and_views(
 }
 // [/fallback-refuse]
 
+// [fallback-random] What draws must say from which generator.
+// Else it would draw from the CPU's, and the device's seed would count nothing.
+void refuse_hidden_draws(
+    const c10::OperatorHandle& op, const std::string& name) {
+  const auto& arguments = op.schema().arguments();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !op.hasTag(at::Tag::nondeterministic_seeded) ||
+          std::any_of(arguments.begin(), arguments.end(), &is_generator),
+      "openreg: '",
+      name,
+      "' may draw random numbers and takes no generator, so the CPU fallback "
+      "would draw from the CPU's. Register a kernel for it under PrivateUse1.");
+}
+// [/fallback-random]
+
 // [fallback-overlap] A copy of one argument does not see writes to another.
 // Those that are the same tensor get one copy; what overlaps in part raises
 // PyTorch's own message.
@@ -204,6 +219,7 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, count);
 
   refuse_foundation_and_views(schema, name);
+  refuse_hidden_draws(op, name);
   const auto device = device_of_call(schema, arguments);
   refuse_partial_overlap(schema, arguments);
   obey_policy(name);

@@ -11,6 +11,7 @@ void register_factories(const Registrar& add);
 void register_views(const Registrar& add);
 void register_copies(const Registrar& add);
 void register_stream_use(const Registrar& add);
+void register_dropout(const Registrar& add);
 
 // What PyTorch asks a backend to write itself.
 void register_zero_tensor(const Registrar& add);
@@ -18,7 +19,7 @@ void register_shallow_copy(const Registrar& add);
 void register_convolution(const Registrar& add);
 void register_recurrent(const Registrar& add);
 void register_attention(const Registrar& add);
-void register_random(const Registrar& add);
+void register_dropout_backward(const Registrar& add);
 
 // Operators whose call is so short that every nanosecond shows. Without them
 // the alias kernel or the fallback would serve.

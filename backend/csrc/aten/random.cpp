@@ -10,8 +10,9 @@
 #include "csrc/aten/kernels.h"
 #include "csrc/runtime/generator.h"
 
-// Random operators with a generator argument go through the alias kernel. This
-// one has none: its CPU kernel would draw from the CPU's generator.
+// Random operators with a generator argument go through the alias kernel, or
+// through the fallback. This one has none: its CPU kernel would draw from the
+// CPU's generator.
 
 namespace openreg {
 namespace {
@@ -49,8 +50,11 @@ at::Tensor native_dropout_backward(
 
 }  // namespace
 
-void register_random(const Registrar& add) {
+void register_dropout(const Registrar& add) {
   add("native_dropout", &native_dropout);
+}
+
+void register_dropout_backward(const Registrar& add) {
   add("native_dropout_backward", &native_dropout_backward);
 }
 

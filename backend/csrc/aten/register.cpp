@@ -10,13 +10,14 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_views(add);
   register_copies(add);
   register_stream_use(add);
+  register_dropout(add);
   if (full_operator_set()) {
     register_zero_tensor(add);
     register_shallow_copy(add);
     register_convolution(add);
     register_recurrent(add);
     register_attention(add);
-    register_random(add);
+    register_dropout_backward(add);
     register_item(add);
     register_pointwise(add);
     register_abs(add);

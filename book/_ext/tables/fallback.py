@@ -97,6 +97,11 @@ FALLBACK_REFUSALS = [
         "TestRefusals::test_a_view_operator",
     ),
     Refusal(
+        "an operator that may draw and takes no generator",
+        "takes no generator",
+        "TestRefusals::test_a_draw_that_takes_no_generator",
+    ),
+    Refusal(
         "tensors on two devices",
         "to be on the same device",
         "TestRefusals::test_tensors_on_two_devices",

@@ -322,6 +322,14 @@ TOLD = [
         "chapters/fallback.md",
     ),
     Told(
+        "takes no generator",
+        "On the host it would draw from the CPU's generator, and the device's "
+        "seed would have no effect.",
+        "Register a kernel that draws from the device's generator, or give "
+        "the operator a `Generator?` argument.",
+        "chapters/fallback.md",
+    ),
+    Told(
         "'; expected 'allow',",
         "The policy is one of three words.",
         "Write `allow`, `warn` or `forbid`.",

@@ -33,6 +33,7 @@ MINIMAL_LISTINGS = {
     "_copy_from": "copy-from",
     "_copy_from_and_resize": "copy-from",
     "record_stream": "stream-use-record",
+    "native_dropout": "random-dropout",
     "fallback": "fallback-register",
 }
 
