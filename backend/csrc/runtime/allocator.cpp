@@ -38,9 +38,9 @@ PoolOptions current_options() {
   options.max_non_split_rounding_bytes = Config::max_non_split_rounding_size();
   options.large_segment_bytes = Config::large_segment_size();
   options.garbage_threshold = Config::garbage_collection_threshold();
-  for (size_t bit = 0; bit < options.divisions.size(); ++bit) {
-    auto& divisions = options.divisions[bit];
-    divisions = Config::roundup_power2_divisions(size_t{1} << bit);
+  for (size_t bits = 1; bits < options.divisions.size(); ++bits) {
+    auto& divisions = options.divisions[bits];
+    divisions = Config::roundup_power2_divisions(size_t{1} << (bits - 1));
     options.rounds_to_divisions |= divisions > 1;
   }
   if (Config::use_expandable_segments()) {

@@ -188,7 +188,7 @@ inline Pool::Arena& Pool::arena_of(orStream_t stream) {
 inline size_t Pool::round(size_t bytes) const {
   if (options_.rounds_to_divisions) [[unlikely]] {
     const size_t floor = std::bit_floor(bytes);
-    const size_t divisions = options_.divisions[std::bit_width(bytes) - 1];
+    const size_t divisions = options_.divisions[std::bit_width(bytes)];
     if (divisions > 1 && floor / divisions > unit_bytes) {
       return round_up(bytes, floor / divisions);
     }

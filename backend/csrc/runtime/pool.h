@@ -120,9 +120,9 @@ struct PoolOptions {
   size_t max_non_split_rounding_bytes = size_t{20} << 20;
   size_t large_segment_bytes = size_t{20} << 20;
   double garbage_threshold = 0;  // of the limit; 0 is never
-  // Sizes from 2**i to 2**(i+1) are rounded to so many steps; 0 is to 512
-  // bytes.
-  std::array<size_t, 64> divisions{};
+  // A size of i bits is rounded to one of so many steps from 2**(i-1) to 2**i;
+  // 0 is to 512 bytes.
+  std::array<size_t, 65> divisions{};
   bool rounds_to_divisions = false;
 };
 
