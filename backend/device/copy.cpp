@@ -21,7 +21,7 @@ orError_t check_range(
     Block* found) {
   const Block block = *found = find_block(machine, address);
   if (block.base == 0) {
-    if (!in_device_range(machine, address)) {
+    if (!in_device_range(address)) {
       return orSuccess;
     }
     return fail(
@@ -46,11 +46,8 @@ orError_t check_range(
 
 // The kind of a copy must fit both pointers.
 orError_t check_side(
-    const Machine* machine,
-    const char* role,
-    const void* address,
-    bool expect_device) {
-  if (in_device_range(machine, address) == expect_device) {
+    const char* role, const void* address, bool expect_device) {
+  if (in_device_range(address) == expect_device) {
     return orSuccess;
   }
   return fail(
@@ -64,8 +61,7 @@ orError_t check_side(
 
 orError_t check_owner(
     Machine* machine, const char* role, const void* address, int index) {
-  if (in_device_range(machine, address) &&
-      owner_of(machine, address)->index == index) {
+  if (in_device_range(address) && owner_of(machine, address)->index == index) {
     return orSuccess;
   }
   return fail(
@@ -77,9 +73,9 @@ orError_t check_owner(
 }
 
 // [dev-copy] The copy engine looks where a kernel would.
-void* reach(const Machine* machine, const void* address) {
+void* reach(const void* address) {
   const ptrdiff_t offset =
-      in_device_range(machine, address) ? machine->space.kernel_offset : 0;
+      in_device_range(address) ? orReservedAddresses.kernel_offset : 0;
   return reinterpret_cast<void*>(to_integer(address) + offset);
 }
 
@@ -193,8 +189,8 @@ orError_t check_copy(
     return fail(orErrorInvalidValue, "%s: dst or src is NULL", call);
   }
   if (kind != orMemcpyDefault &&
-      (check_side(machine, "dst", dst, number & 1) != orSuccess ||
-       check_side(machine, "src", src, number & 2) != orSuccess)) {
+      (check_side("dst", dst, number & 1) != orSuccess ||
+       check_side("src", src, number & 2) != orSuccess)) {
     return orPeekAtLastError();
   }
   return check_ranges(machine, dst, src, count, ends);
@@ -235,7 +231,7 @@ orError_t check_set(
   if (ptr == nullptr) {
     return fail(orErrorInvalidValue, "%s: ptr is NULL", call);
   }
-  if (!in_device_range(machine, ptr)) {
+  if (!in_device_range(ptr)) {
     return fail(
         orErrorInvalidDevicePointer,
         "%s: %p is not device memory; the host can set its own",
@@ -249,7 +245,6 @@ orError_t check_set(
 // A copy into it has been made when the call returns; of one out of it, at
 // least the source has been read.
 orError_t launch_copy(
-    Machine* machine,
     const StreamRef& stream,
     void* dst,
     const void* src,
@@ -264,7 +259,7 @@ orError_t launch_copy(
   };
   return launch_task(
       stream,
-      Copy{reach(machine, dst), reach(machine, src), count, nullptr},
+      Copy{reach(dst), reach(src), count, nullptr},
       wait || is_pageable(ends.dst),
       stage);
 }
@@ -309,7 +304,7 @@ orError_t copy(
     return orPeekAtLastError();
   }
   return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
-    return launch_copy(machine, stream, dst, src, count, ends, order.wait);
+    return launch_copy(stream, dst, src, count, ends, order.wait);
   });
 }
 
@@ -334,7 +329,7 @@ orError_t peer_copy(
     return orPeekAtLastError();
   }
   return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
-    return launch_copy(machine, stream, dst, src, count, ends, order.wait);
+    return launch_copy(stream, dst, src, count, ends, order.wait);
   });
 }
 
@@ -347,8 +342,7 @@ orError_t set(Order order, void* ptr, int value, size_t count) {
   }
   return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
     return launch_task(
-        stream, Fill{reach(machine, ptr), value, count}, order.wait, [](Fill*) {
-        });
+        stream, Fill{reach(ptr), value, count}, order.wait, [](Fill*) {});
   });
 }
 

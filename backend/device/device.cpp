@@ -1,17 +1,19 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <mutex>
+#include <string>
 
 #include "device/state.h"
 
-// How the machine comes to be: addresses at the first call, memory at the
-// first use, and nothing at all in a process forked after that.
+// How the machine comes to be: numbers at the first call, addresses and memory
+// at the first use, and nothing at all in a process forked after that.
 
 namespace openreg {
 
@@ -22,14 +24,35 @@ namespace {
 std::mutex start_mutex;
 std::atomic<bool> forked{false};
 
+// [dev-refuse-addresses] What is missing, and the two ways to get it.
+orError_t refuse_addresses(const Config& config, const char* reason) {
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  const std::string most = limit.rlim_cur == RLIM_INFINITY
+                               ? "unlimited"
+                               : std::to_string(limit.rlim_cur / 1024) + " KiB";
+  return fail(
+      orErrorInitializationError,
+      "cannot reserve %zu bytes of addresses, twice the memory of %d devices "
+      "of %zu bytes: %s; ulimit -v is %s. Raise that limit, or set "
+      "OPENREG_DEVICE_MEMORY to fewer bytes",
+      2 * config.device_count * config.capacity,
+      config.device_count,
+      config.capacity,
+      reason,
+      most.c_str());
+}
+// [/dev-refuse-addresses]
+
 // [dev-reserve] Addresses alone: nothing can be read, written or used up.
 // The device range is the lower half and stays as it is. The kernel range is
 // the upper half, over which open_machine maps the devices' memory.
 orError_t reserve_addresses(Machine* machine) {
   const Config& config = machine->config;
+  orAddressSpace& space = orReservedAddresses;
   const size_t bytes = config.device_count * config.capacity;
-  if (bytes == 0) {
-    return orSuccess;
+  if (bytes == space.device_bytes) {
+    return orSuccess;  // before, or there are no devices
   }
   void* const start = mmap(
       nullptr,
@@ -39,27 +62,26 @@ orError_t reserve_addresses(Machine* machine) {
       -1,
       0);
   if (start == MAP_FAILED) {
-    return fail(
-        orErrorMemoryAllocation,
-        "cannot reserve addresses for %d devices of %zu bytes: %s; "
-        "OPENREG_DEVICE_MEMORY sets a smaller size",
-        config.device_count,
-        config.capacity,
-        std::strerror(errno));
+    return refuse_addresses(config, std::strerror(errno));
   }
-  machine->space = {
-      reinterpret_cast<uintptr_t>(start),
-      bytes,
-      config.capacity,
-      static_cast<ptrdiff_t>(bytes)};
+  const auto base = reinterpret_cast<uintptr_t>(start);
+  for (int index = 0; index < config.device_count; ++index) {
+    Device& device = machine->devices[index];
+    device.base = base + index * config.capacity;
+    device.gaps.emplace(device.base, config.capacity);
+  }
+  space.device_capacity = config.capacity;
+  space.kernel_offset = static_cast<ptrdiff_t>(bytes);
+  std::atomic_ref(space.device_base).store(base, std::memory_order_relaxed);
+  std::atomic_ref(space.device_bytes).store(bytes, std::memory_order_release);
   return orSuccess;
 }
 // [/dev-reserve]
 
 // [dev-map-memory] A device's memory is a file without a name.
 bool map_memory(const Machine* machine, Device* device) {
-  const size_t capacity = machine->space.device_capacity;
-  const uintptr_t place = device->base + machine->space.kernel_offset;
+  const size_t capacity = machine->config.capacity;
+  const uintptr_t place = device->base + orReservedAddresses.kernel_offset;
   char name[32];
   std::snprintf(name, sizeof(name), "openreg-device-%d", device->index);
   device->memory = memfd_create(name, MFD_CLOEXEC);
@@ -86,18 +108,12 @@ void close_memory(Machine* machine) {
 Machine* make_machine(const Config& config) {
   Machine* const machine = new Machine;
   machine->config = config;
-  if (reserve_addresses(machine) != orSuccess) {
-    delete machine;
-    return nullptr;
-  }
   for (int index = 0; index < config.device_count; ++index) {
     Device& device = machine->devices[index];
     device.index = index;
-    device.base = machine->space.device_base + index * config.capacity;
     device.default_stream.device = &device;
     device.default_stream.handle = &device.default_stream;
     device.free_bytes = config.capacity;
-    device.gaps.emplace(device.base, config.capacity);
   }
   return machine;
 }
@@ -163,21 +179,25 @@ orError_t open_machine(Machine* machine) {
   if (machine->open) {
     return orSuccess;  // by another thread, a moment ago
   }
+  if (reserve_addresses(machine) != orSuccess) {
+    return orPeekAtLastError();
+  }
   const int count = machine->config.device_count;
   bool done = true;
   for (int index = 0; index < count; ++index) {
     done = done && map_memory(machine, &machine->devices[index]);
   }
   // A forked child loses both ranges, and a core dump leaves them out.
-  void* const start = reinterpret_cast<void*>(machine->space.device_base);
-  const size_t bytes = 2 * machine->space.device_bytes;
+  const orAddressSpace& space = orReservedAddresses;
+  void* const start = reinterpret_cast<void*>(space.device_base);
+  const size_t bytes = 2 * space.device_bytes;
   done = done && madvise(start, bytes, MADV_DONTFORK) == 0 &&
          madvise(start, bytes, MADV_DONTDUMP) == 0;
   if (!done) {
     const char* const reason = std::strerror(errno);
     close_memory(machine);
     return fail(
-        orErrorMemoryAllocation,
+        orErrorInitializationError,
         "cannot map the memory of %d devices: %s",
         count,
         reason);
@@ -211,6 +231,8 @@ Device* find_device(Machine* machine, int index) {
 }  // namespace openreg
 
 using namespace openreg;
+
+orAddressSpace orReservedAddresses;
 
 orError_t orGetDeviceCount(int* count) {
   if (count == nullptr) {
@@ -313,10 +335,14 @@ orError_t orGetAddressSpace(orAddressSpace* space) {
   if (space == nullptr) {
     return fail(orErrorInvalidValue, "orGetAddressSpace: space is NULL");
   }
-  const Machine* const machine = get_machine();
+  Machine* const machine = get_machine();
   if (machine == nullptr) {
     return orPeekAtLastError();
   }
-  *space = machine->space;
+  const std::lock_guard lock(start_mutex);
+  if (reserve_addresses(machine) != orSuccess) {
+    return orPeekAtLastError();
+  }
+  *space = orReservedAddresses;
   return orSuccess;
 }

@@ -72,6 +72,8 @@ const char* orGetErrorName(orError_t error) {
       return "orErrorNotReady";
     case orErrorNotPermitted:
       return "orErrorNotPermitted";
+    case orErrorInitializationError:
+      return "orErrorInitializationError";
   }
   return "unknown error code";
 }
@@ -104,6 +106,8 @@ const char* orGetErrorString(orError_t error) {
       return "the work is not done yet";
     case orErrorNotPermitted:
       return "not permitted here";
+    case orErrorInitializationError:
+      return "the devices could not be started";
   }
   return "unknown error code";
 }

@@ -139,7 +139,7 @@ orError_t orStreamWaitValue64(
     return orPeekAtLastError();
   }
   if (address == nullptr || to_integer(address) % sizeof(*address) != 0 ||
-      in_device_range(machine, address)) {
+      in_device_range(address)) {
     return fail(
         orErrorInvalidValue,
         "orStreamWaitValue64: %p is not an aligned address of host memory",

@@ -114,8 +114,8 @@ using namespace openreg;
 // [dev-explain-fault] What the device knows about an address.
 size_t orExplainFault(const void* address, char* buffer, size_t size) {
   const Machine* const machine = ready_machine.load();
-  if (machine == nullptr || !in_device_range(machine, address) ||
-      buffer == nullptr || size == 0) {
+  if (machine == nullptr || !in_device_range(address) || buffer == nullptr ||
+      size == 0) {
     return 0;
   }
   const uintptr_t place = to_integer(address);

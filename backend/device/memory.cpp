@@ -159,7 +159,7 @@ Block find_block(Machine* machine, const void* address) {
     return {};
   }
   const uintptr_t place = to_integer(address);
-  if (!in_device_range(machine, address)) {
+  if (!in_device_range(address)) {
     return find_pinned(machine, place);
   }
   const Device* const device = owner_of(machine, address);
@@ -333,7 +333,7 @@ orError_t orPointerGetAttributes(
     return orPeekAtLastError();
   }
   const Block block = find_block(machine, ptr);
-  if (block.base == 0 && in_device_range(machine, ptr)) {
+  if (block.base == 0 && in_device_range(ptr)) {
     return fail(
         orErrorInvalidDevicePointer,
         "%p is in the range of device memory, but in no live block",

@@ -8,10 +8,11 @@
  * made from any thread; "current device" is a property of the thread.
  *
  * The environment is read at the first call. A process uses the device once it
- * has allocated, launched or created something, or called orMemGetInfo. A child
- * forked later is cut off: its calls give orErrorForkedProcess, but for orFree,
- * orFreeHost and orIpcCloseMemHandle, which do nothing. A child forked before
- * starts afresh.
+ * has allocated, launched or created something, or called orMemGetInfo. Where
+ * the system lacks what that takes, the call gives orErrorInitializationError,
+ * and a later one tries again. A child forked after the first use is cut off:
+ * its calls give orErrorForkedProcess, but for orFree, orFreeHost and
+ * orIpcCloseMemHandle, which do nothing. A child forked before starts afresh.
  *
  * At exit no queued work is begun any more and its arguments are not released;
  * kernels that run may end.
@@ -43,6 +44,7 @@ typedef enum orError_t {
   orErrorDeviceFailed = 10, /* queued work failed earlier: orDeviceReset */
   orErrorNotReady = 11,     /* not an error: the work is not done yet */
   orErrorNotPermitted = 12, /* asked from inside the device's own work */
+  orErrorInitializationError = 13, /* the system does not let them start */
 } orError_t;
 
 /* The code's name, such as "orErrorInvalidValue". Never NULL.
@@ -114,9 +116,16 @@ typedef struct orAddressSpace {
 } orAddressSpace;
 /* [/dev-address-space] */
 
-/* Where the two ranges are. Constant once it has succeeded.
+/* Where the two ranges are, which are reserved now if they were not before.
+ * Constant once it has succeeded.
  * Twin: none. Differs: a GPU's kernels use its addresses as they are. */
 OPENREG_API orError_t orGetAddressSpace(orAddressSpace* space);
+
+/* The same without a call, for readers only. All zero until the ranges are
+ * reserved, as they are before there is a device address; device_bytes is
+ * written last, so that a thread that reads it first, as an atomic, finds the
+ * others. */
+OPENREG_API extern orAddressSpace orReservedAddresses;
 
 /* `size` bytes of the current device. The pointer is aligned to a page and
  * must not be followed by the host. `size` 0 gives NULL.

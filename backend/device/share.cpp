@@ -16,14 +16,9 @@ namespace {
 
 // [dev-map-pages] Pages of a file, at the kernel's end of device addresses.
 // Whatever was mapped there before is replaced in one step.
-bool map_pages(
-    const Machine* machine,
-    uintptr_t base,
-    size_t bytes,
-    int fd,
-    size_t offset) {
+bool map_pages(uintptr_t base, size_t bytes, int fd, size_t offset) {
   void* const place =
-      reinterpret_cast<void*>(base + machine->space.kernel_offset);
+      reinterpret_cast<void*>(base + orReservedAddresses.kernel_offset);
   constexpr int protection = PROT_READ | PROT_WRITE;
   constexpr int flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
   return mmap(place, bytes, protection, flags, fd, offset) != MAP_FAILED &&
@@ -36,7 +31,7 @@ orError_t map_own_pages(
     const Machine* machine, const Device* device, uintptr_t base, size_t size) {
   const size_t bytes = round_to_page(machine, size);
   const size_t offset = base - device->base;
-  if (map_pages(machine, base, bytes, device->memory, offset)) {
+  if (map_pages(base, bytes, device->memory, offset)) {
     return orSuccess;
   }
   return fail(
@@ -92,7 +87,7 @@ uintptr_t import_block(
     return 0;
   }
   const size_t bytes = round_to_page(machine, handle.size);
-  if (!map_pages(machine, base, bytes, handle.fd, handle.offset)) {
+  if (!map_pages(base, bytes, handle.fd, handle.offset)) {
     const char* const reason = std::strerror(errno);
     map_own_pages(machine, device, base, handle.size);
     remove_block(machine, device, base);

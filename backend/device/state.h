@@ -87,12 +87,10 @@ struct Block {
   size_t size = 0;
 };
 
-// All devices. Reserving addresses is enough to answer what a device is;
-// `open` turns true when one is first used, which a forked child must not
-// share.
+// All devices. What a device is can be answered without any address; `open`
+// turns true when one is first used, which a forked child must not share.
 struct Machine {
   Config config;
-  orAddressSpace space{};
   Device devices[kMaxDevices];
   std::shared_mutex pinned_mutex;
   std::map<uintptr_t, PinnedBlock> pinned;
@@ -196,16 +194,20 @@ inline uintptr_t to_integer(const void* address) {
 }
 
 // [dev-owner] The address alone says whose it is.
-inline bool in_device_range(const Machine* machine, const void* address) {
-  return to_integer(address) - machine->space.device_base <
-         machine->space.device_bytes;
+// Another thread may be reserving the ranges: what is written last, the size,
+// is read first, and while that is 0 no address is a device's.
+inline bool in_device_range(const void* address) {
+  orAddressSpace& space = orReservedAddresses;
+  const std::atomic_ref base(space.device_base), bytes(space.device_bytes);
+  const size_t size = bytes.load(std::memory_order_acquire);
+  return to_integer(address) - base.load(std::memory_order_relaxed) < size;
 }
 
 // Of an address in the device range.
 template <typename M>
 auto* owner_of(M* machine, const void* address) {
-  const uintptr_t offset = to_integer(address) - machine->space.device_base;
-  return &machine->devices[offset / machine->space.device_capacity];
+  const auto offset = to_integer(address) - orReservedAddresses.device_base;
+  return &machine->devices[offset / machine->config.capacity];
 }
 // [/dev-owner]
 

@@ -302,11 +302,10 @@ int main(int, char** arguments) {
   for (auto& stream : streams) {
     SUCCEED(orStreamCreateWithPriority(&stream, 0));
   }
-  static auto* const pool = new Pool(
-      0,
-      space.device_base,
-      space.device_capacity,
-      [](const std::function<void()>& wait) { wait(); });
+  static auto* const pool =
+      new Pool(0, space.device_capacity, [](const std::function<void()>& wait) {
+        wait();
+      });
   events_serve_again(*pool);
   work_behind_a_turn(*pool);
   two_turns(*pool);

@@ -585,6 +585,58 @@ def test_a_forked_child_uses_the_pool_unless_its_parent_does() -> None:
     assert "spawn" in printed
 
 
+LIMITED = """
+import os
+import resource
+
+def limit(most):
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+
+def use():
+    try:
+        print(torch.ones(3, device="openreg").tolist())
+    except RuntimeError as error:
+        print(error)
+
+before = resource.getrlimit(resource.RLIMIT_AS)
+limit(12 << 30)
+import torch
+import torch_openreg
+
+ours = torch.openreg
+print(ours.is_available(), ours.device_count(), ours.current_device())
+ours.empty_cache()
+ours.reset_peak_memory_stats()
+print(ours.memory_allocated(), ours.max_memory_reserved())
+use()
+# Enough for the devices, but not for what the pool adds.
+pages = int(open("/proc/self/statm").read().split()[0])
+limit(pages * os.sysconf("SC_PAGE_SIZE") + (16 << 30) + (32 << 20))
+use()
+limit(before[0])
+use()
+"""
+
+
+@pytest.mark.proves("emulator-import-reserves-nothing")
+def test_the_import_reserves_no_addresses_and_the_first_use_may_be_repeated():
+    settings = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    printed = prints(LIMITED, OPENREG_DEVICE_MEMORY="4G", **settings)
+    assert printed.splitlines() == [
+        "True 2 0",
+        "0 0",
+        "orErrorInitializationError (the devices could not be started) from "
+        f"orMalloc: cannot reserve {16 << 30} bytes of addresses, twice the "
+        f"memory of 2 devices of {4 << 30} bytes: Cannot allocate memory; "
+        f"ulimit -v is {12 << 20} KiB. Raise that limit, or set "
+        "OPENREG_DEVICE_MEMORY to fewer bytes",
+        f"cannot map {64 << 20} bytes for the table of device 0's blocks; "
+        "raise ulimit -v, or set OPENREG_DEVICE_MEMORY to fewer bytes: Cannot "
+        "allocate memory",
+        "[1.0, 1.0, 1.0]",
+    ]
+
+
 def test_the_profiler_sees_allocations() -> None:
     with torch.profiler.profile(profile_memory=True) as profile:
         x = torch.empty(1000, device="openreg")

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,24 +10,27 @@
 
 // From an address to its device, and to the place where kernels find it.
 // Addresses alone decide: a tensor made by from_blob carries no context that
-// could tell.
+// could tell. The device's ranges are constants of the process from its first
+// use of a device on, which comes before any address of one.
 
 namespace openreg {
 
-// Read once, when the library is loaded; all zero when there is no device.
-OPENREG_EXPORT extern const orAddressSpace address_space;
-
 // [address-device] An address says whether it is a device's, and whose.
 inline bool is_device_address(const void* address) {
-  return reinterpret_cast<uintptr_t>(address) - address_space.device_base <
-         address_space.device_bytes;
+  orAddressSpace& space = orReservedAddresses;
+  const std::atomic_ref base(space.device_base), bytes(space.device_bytes);
+  // Another thread may be the first user: what it writes last is read first.
+  const size_t size = bytes.load(std::memory_order_acquire);
+  return reinterpret_cast<uintptr_t>(address) -
+             base.load(std::memory_order_relaxed) <
+         size;
 }
 
 // The device that owns a device address.
 inline c10::DeviceIndex device_of(const void* address) {
   const auto offset =
-      reinterpret_cast<uintptr_t>(address) - address_space.device_base;
-  const auto capacity = address_space.device_capacity;
+      reinterpret_cast<uintptr_t>(address) - orReservedAddresses.device_base;
+  const auto capacity = orReservedAddresses.device_capacity;
   // Mostly the first device's; a division costs as much as a locked exchange.
   return static_cast<c10::DeviceIndex>(
       C10_LIKELY(offset < capacity) ? 0 : offset / capacity);
@@ -41,7 +45,7 @@ T* to_kernel(T* address) {
     return nullptr;
   }
   return reinterpret_cast<T*>(
-      reinterpret_cast<uintptr_t>(address) + address_space.kernel_offset);
+      reinterpret_cast<uintptr_t>(address) + orReservedAddresses.kernel_offset);
 }
 // [/address-kernel]
 
@@ -52,7 +56,7 @@ T* to_device(T* address) {
     return nullptr;
   }
   return reinterpret_cast<T*>(
-      reinterpret_cast<uintptr_t>(address) - address_space.kernel_offset);
+      reinterpret_cast<uintptr_t>(address) - orReservedAddresses.kernel_offset);
 }
 
 }  // namespace openreg

@@ -60,9 +60,8 @@ const std::vector<Pool*>& pools() {
   static const auto* const pools = [] {
     auto* all = new std::vector<Pool*>;
     for (int device = 0; device < device_count(); ++device) {
-      const size_t capacity = address_space.device_capacity;
-      const auto begin = address_space.device_base + device * capacity;
-      all->push_back(new Pool(device, begin, capacity, &aside));
+      const size_t capacity = device_properties(device).total_memory;
+      all->push_back(new Pool(device, capacity, &aside));
       all->back()->set_options(current_options());
     }
     return all;
@@ -319,9 +318,9 @@ void pool_free(void* address) noexcept {
   if (address == nullptr || pools_are_the_parents) {
     return;
   }
-  const auto device = device_of(address);
-  const size_t bytes =
-      is_device_address(address) ? pools()[device]->free(address) : 0;
+  const bool known = is_device_address(address);
+  const c10::DeviceIndex device = known ? device_of(address) : 0;
+  const size_t bytes = known ? pools()[device]->free(address) : 0;
   if (C10_UNLIKELY(bytes == 0)) {
     // A destructor cannot raise, but a mistake of ours must not pass unseen.
     std::fprintf(
@@ -344,7 +343,7 @@ c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
 
 double memory_fraction(c10::DeviceIndex device) {
   return static_cast<double>(pool_of(device).limit()) /
-         static_cast<double>(address_space.device_capacity);
+         static_cast<double>(device_properties(device).total_memory);
 }
 
 void set_memory_fraction(c10::DeviceIndex device, double fraction) {
@@ -354,7 +353,7 @@ void set_memory_fraction(c10::DeviceIndex device, double fraction) {
       fraction,
       ".");
   pool_of(device).set_limit(
-      static_cast<size_t>(fraction * address_space.device_capacity));
+      static_cast<size_t>(fraction * device_properties(device).total_memory));
 }
 
 // The pool's segments in PyTorch's form.

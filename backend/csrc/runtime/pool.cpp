@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <new>
+#include <cerrno>
 #include <set>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace openreg {
@@ -101,24 +103,30 @@ struct Pool::Arena {
 };
 // [/pool-arena]
 
-Pool::Pool(int device, uintptr_t device_begin, size_t capacity, Aside aside)
-    : device_(device),
-      begin_(device_begin),
-      capacity_(capacity),
-      aside_(aside),
-      limit_(capacity) {
-  // Pages of the table are there once they are written, as the device's are.
-  void* const table = mmap(
-      nullptr,
-      capacity / unit_bytes * sizeof(Block*),
-      PROT_READ | PROT_WRITE,
-      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-      -1,
-      0);
-  if (table == MAP_FAILED) {
-    throw std::bad_alloc();
+Pool::Pool(int device, size_t capacity, Aside aside)
+    : device_(device), capacity_(capacity), aside_(aside), limit_(capacity) {}
+
+// Pages of the table are there once they are written, as the device's are.
+orError_t Pool::map_table() {
+  orAddressSpace space{};
+  if (const auto error = orGetAddressSpace(&space)) {
+    return error;
   }
+  const size_t bytes = capacity_ / unit_bytes * sizeof(Block*);
+  constexpr int protection = PROT_READ | PROT_WRITE;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const table = mmap(nullptr, bytes, protection, flags, -1, 0);
+  if (table == MAP_FAILED) {
+    throw std::system_error(
+        errno,
+        std::generic_category(),
+        "cannot map " + std::to_string(bytes) + " bytes for the table of " +
+            "device " + std::to_string(device_) + "'s blocks; raise ulimit " +
+            "-v, or set OPENREG_DEVICE_MEMORY to fewer bytes");
+  }
+  begin_ = space.device_base + device_ * capacity_;
   table_ = static_cast<Block**>(table);
+  return orSuccess;
 }
 
 inline Pool::Kind Pool::kind_of(size_t bytes) {
@@ -406,7 +414,11 @@ bool Pool::may_serve(const Block& block, size_t bytes) const {
 
 // [pool-segment] A segment of the usual size, or of the size that is left.
 orError_t Pool::add_segment(Arena& arena, size_t bytes, Block** block) {
-  orError_t error = orErrorMemoryAllocation;
+  orError_t error = table_ == nullptr ? map_table() : orSuccess;
+  if (error != orSuccess) {
+    return error;
+  }
+  error = orErrorMemoryAllocation;  // unless one of the sizes can be had
   for (const size_t size :
        {segment_bytes(bytes), round_up(bytes, page_bytes)}) {
     void* base = nullptr;

@@ -149,15 +149,16 @@ class Pool {
   // thread waits: an interpreter's lock.
   using Aside = void (*)(const std::function<void()>& wait);
 
-  // `capacity` is what the device has, in bytes. Throws std::bad_alloc.
-  Pool(int device, uintptr_t device_begin, size_t capacity, Aside aside);
+  // `capacity` is what the device has, in bytes.
+  Pool(int device, size_t capacity, Aside aside);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool() = delete;
 
   // At least `bytes` > 0 of memory for work of `stream`, which must be a
   // handle of its own, not NULL. orErrorMemoryAllocation when there is no room
-  // even without the cache; else an error of orMalloc.
+  // even without the cache; else an error of orMalloc. The first allocation
+  // throws std::system_error when there are no addresses for the pool's table.
   orError_t allocate(void** address, size_t bytes, orStream_t stream);
 
   // Takes a block back and returns its size in bytes; 0, and nothing done,
@@ -205,6 +206,7 @@ class Pool {
 
   orError_t find(Lock& lock, Arena& arena, size_t bytes, Block** block);
   Block* best_fit(Arena& arena, size_t bytes);
+  orError_t map_table();
   orError_t add_segment(Arena& arena, size_t bytes, Block** block);
   void split(Block* block, size_t bytes);
   void count_active_peaks();
@@ -236,13 +238,13 @@ class Pool {
   int64_t current(PoolMeasure measure) const;
 
   const int device_;
-  const uintptr_t begin_;
   const size_t capacity_;
   const Aside aside_;
   std::mutex release_mutex_;  // one thread releases; taken before lock_
   PoolLock lock_;             // for everything below
-  Block** table_;             // for each unit of the device, who begins there
-  std::map<char*, Block*> segments_;  // begin -> first block
+  Block** table_ = nullptr;   // for each unit of the device, who begins there
+  uintptr_t begin_ = uintptr_t{1} << 63;  // at first far from any address
+  std::map<char*, Block*> segments_;      // begin -> first block
   std::unordered_map<orStream_t, std::unique_ptr<Arena>> arenas_;
   Arena* last_arena_ = nullptr;
   std::map<orStream_t, std::deque<Waiting>> waiting_;

@@ -83,6 +83,12 @@ DEVICE_ERRORS = {
         RUNTIME_ERROR,
         "test_device_stream.py::test_turn_is_ended_by_who_holds_it",
     ),
+    "orErrorInitializationError": DeviceError(
+        "cudaErrorInitializationError",
+        RUNTIME_ERROR,
+        "test_memory.py::"
+        "test_the_import_reserves_no_addresses_and_the_first_use_may_be_repeated",
+    ),
 }
 
 

@@ -537,7 +537,7 @@ TOLD = [
         COPY + "test_memset_is_for_device_memory",
     ),
     Told(
-        "cannot reserve addresses for",
+        "bytes of addresses",
         "The limit of address space (`ulimit -v`) is too low.",
         "Raise it, or set `OPENREG_DEVICE_MEMORY`.",
         DEVICE + "test_no_addresses_to_be_had_is_an_error_that_may_pass",
