@@ -465,12 +465,13 @@ def keep(session: nox.Session, what: str, lines: int, most: int) -> None:
 
 @nox.session
 def format(session: nox.Session) -> None:
-    """Put Python and C++ into the form that lint asks for."""
+    """Put code into the form that lint asks for, and mend listings' paths."""
     environment(session)
     machine.end_turn()
     run(session, "ruff", "check", "--fix", "--quiet", ROOT)
     run(session, "ruff", "format", ROOT)
     run(session, "clang-format", "-i", *cpp_files())
+    run(session, "python", ROOT / "book" / "_ext" / "regions.py")
 
 
 def install_release(session: nox.Session) -> Path:

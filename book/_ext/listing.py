@@ -1,7 +1,8 @@
 """Directives that print the project instead of repeating it.
 
-`{listing}` shows a region of a source file, `{pytorch}` lines of the installed
-PyTorch, `{generated}` a table made from the real package, `{drawing}` an SVG.
+`{literalinclude}` shows a region of a source file, `{pytorch}` lines of the
+installed PyTorch, `{generated}` a table made from the real package, and
+`{drawing}` an SVG.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import functools
 import hashlib
 import importlib.util
 import json
-import textwrap
+import os
 from collections.abc import Iterator
 from html import escape
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from typing import Any
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.directives.code import LiteralInclude
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
@@ -49,25 +51,21 @@ def find_once(lines: list[str], text: str, where: str) -> int:
     return found[0]
 
 
-class Code(SphinxDirective):
-    """What the two directives that show code have in common."""
+class Code(LiteralInclude):
+    """Sphinx's directive, of lines that their text finds, with a head."""
 
-    def show(
-        self, lines: list[str], first: int, file: str, mark: str | None
-    ) -> nodes.literal_block:
-        text = textwrap.dedent("\n".join(lines))
-        block = nodes.literal_block(text, text)
-        block["language"] = LANGUAGES[Path(file).suffix]
-        block["linenos"] = True
-        block["highlight_args"] = {"linenostart": first}
-        if mark is not None:
-            marked = find_once(lines, mark, "the listing") + 1
-            block["highlight_args"]["hl_lines"] = [marked]
-        return block
-
-    def frame(
-        self, caption: str, place: nodes.Node, block: nodes.Node
-    ) -> nodes.container:
+    def show(self, caption: str, place: nodes.Node) -> nodes.container:
+        suffix = Path(self.arguments[0]).suffix
+        self.options |= {"dedent": None, "language": LANGUAGES[suffix]}
+        self.options["lineno-match"] = None
+        [block] = super().run()
+        if not isinstance(block, nodes.literal_block):
+            raise ValueError(block.astext())
+        text = block.astext().rstrip("\n")
+        block.rawsource, block[:] = text, [nodes.Text(text)]
+        if mark := self.options.get("mark"):
+            line = find_once(text.splitlines(), mark, "the listing") + 1
+            block["highlight_args"]["hl_lines"] = [line]
         # No class "caption" or "literal-block-wrapper": themes style those.
         head = nodes.paragraph("", "", classes=["listing-head"])
         head += nodes.inline("", "", *self.parse_inline(caption)[0])
@@ -78,24 +76,23 @@ class Code(SphinxDirective):
 class Listing(Code):
     """A region: its caption, path, true line numbers and a link to the file."""
 
-    required_arguments = 1
-    option_spec = {"mark": directives.unchanged_required}
+    option_spec = dict.fromkeys(
+        ("start-after", "end-before", "mark"), directives.unchanged_required
+    )
 
     def run(self) -> list[nodes.Node]:
-        name = self.arguments[0]
+        _, path = self.env.relfn2path(self.arguments[0])
+        name = self.options.get("start-after", "").strip("[]")
         region = known_regions().get(name)
-        if region is None:
-            raise self.error(f"There is no region [{name}] in the sources.")
-        self.env.note_dependency(str(regions.ROOT / region.file))
-        try:
-            block = self.show(
-                list(region.lines),
-                region.first,
-                region.file,
-                self.options.get("mark"),
+        if (
+            region is None
+            or regions.ROOT / region.file != Path(path)
+            or self.options.get("end-before") != f"[/{name}]"
+        ):
+            raise self.error(
+                f"There is no region in {self.arguments[0]} from [{name}] to "
+                f"{self.options.get('end-before')}."
             )
-        except ValueError as error:
-            raise self.error(str(error)) from None
         up = "../" * self.env.docname.count("/")
         place = nodes.reference(
             "",
@@ -104,7 +101,10 @@ class Listing(Code):
             refuri=f"{up}{source_page(region.file)}.html#L-{region.first}",
             internal=True,
         )
-        frame = self.frame(region.caption, place, block)
+        try:
+            frame = self.show(region.caption, place)
+        except ValueError as error:
+            raise self.error(str(error)) from None
         frame["ids"].append(name)
         here = nodes.reference("", "#", refid=name, classes=["headerlink"])
         here["reftitle"] = "Link to this listing"
@@ -120,9 +120,8 @@ class Listing(Code):
 class PyTorch(Code):
     """Lines of an installed PyTorch file, found by their text."""
 
-    required_arguments = 1
     option_spec = dict.fromkeys(
-        ("from", "to", "mark"), directives.unchanged_required
+        ("start-at", "end-at", "mark"), directives.unchanged_required
     )
 
     def run(self) -> list[nodes.Node]:
@@ -130,23 +129,19 @@ class PyTorch(Code):
         spec = importlib.util.find_spec("torch")
         path = Path(spec.origin).parent.parent / file
         try:
-            self.env.note_dependency(str(path))
             lines = path.read_text("utf-8").splitlines()
-            first = find_once(lines, self.options["from"], file)
-            near = lines[first : first + regions.LINES_MAX]
-            last = find_once(
-                near,
-                self.options.get("to", self.options["from"]),
+            first = find_once(lines, self.options["start-at"], file)
+            find_once(
+                lines[first : first + regions.LINES_MAX],
+                self.options.setdefault("end-at", self.options["start-at"]),
                 f"the {regions.LINES_MAX} lines from there",
             )
-            block = self.show(
-                near[: last + 1], first + 1, file, self.options.get("mark")
-            )
+            self.arguments[0] = f"/{os.path.relpath(path, self.env.srcdir)}"
+            release = version("torch").partition("+")[0]
+            place = nodes.inline("", f"PyTorch {release}")
+            return [self.show(f"`{file}:{first + 1}`", place)]
         except (OSError, KeyError, ValueError) as error:
             raise self.error(f"{file}: {error}") from None
-        release = version("torch").partition("+")[0]
-        place = nodes.inline("", f"PyTorch {release}")
-        return [self.frame(f"`{file}:{first + 1}`", place, block)]
 
 
 class Generated(SphinxDirective):
@@ -303,7 +298,7 @@ def write_record(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     known_regions.cache_clear()
     app.add_config_value("printed_by", [], "env")
-    app.add_directive("listing", Listing)
+    app.add_directive("literalinclude", Listing, override=True)
     app.add_directive("pytorch", PyTorch)
     app.add_directive("generated", Generated)
     app.add_directive("drawing", Drawing)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.colon_fence import colon_fence_plugin
@@ -42,6 +43,11 @@ MARKER = re.compile(
     r"\s*(?P<caption>.*?)\s*(?:\*/)?\s*$"
 )
 
+# The two options by which a listing names its region.
+MARKERS = re.compile(
+    r'^:start-after: "\[(?P<name>.+)\]"\n:end-before: "\[/(?P=name)\]"$', re.M
+)
+
 # What a fence may be, and what proves it.
 KINDS = {
     "python": "pytest runs it",
@@ -49,7 +55,7 @@ KINDS = {
     "console": "bash runs it in a clean folder; the output is compared",
     "text": "nothing, so it holds no prompt",
     "md": "nothing: how a page is written, in book/about only",
-    "{listing}": "the region's file is compiled and tested",
+    "{literalinclude}": "the region's file is compiled and tested",
     "{pytorch}": "found by its text in the installed PyTorch",
     "{generated}": "made from the real package by book/_ext/tables",
     "{drawing}": "an SVG of book/_static with a text alternative",
@@ -75,7 +81,7 @@ PIN = re.compile(r'"torch==(\d+\.\d+)')
 
 # Elements of HTML but the two that fold an answer; and what is code in a line.
 HTML = re.compile(r"<(?!/?(?:details|summary)\b|https?:)/?[a-z][\w-]*", re.I)
-CODE = re.compile(r"(`+).+?(?<!`)\1(?!`)|^:\w+: .*")
+CODE = re.compile(r"(`+).+?(?<!`)\1(?!`)|^:[\w-]+: .*")
 
 # The last line of an example program: how it ends.
 EXPECT = re.compile(
@@ -105,6 +111,18 @@ class Fence:
     argument: str  # what follows the kind
     body: str
     end: int  # of the closing fence
+
+    @property
+    def region(self) -> str:
+        """What a listing shows, if both of its markers name the same."""
+        listing = self.kind == "{literalinclude}"
+        markers = MARKERS.search(self.body) if listing else None
+        return markers["name"] if markers else ""
+
+    @property
+    def file(self) -> str:
+        """The file of a listing, below the root."""
+        return normpath(join(dirname(self.page), self.argument))
 
 
 def read(patterns: tuple[str, ...], root: Path = ROOT) -> dict[str, str]:
@@ -240,7 +258,7 @@ def check_regions(regions: list[Region]) -> Iterator[str]:
 
 def check_fence(fence: Fence) -> Iterator[str]:
     if fence.kind in ("cpp", "c++", "c", "cmake", "toml"):
-        yield f"{fence.kind} is not typed into a page: show a {{listing}}"
+        yield f"{fence.kind} is not typed into a page: literalinclude it"
     elif fence.kind not in KINDS:
         known = ", ".join([*KINDS, *sorted(CONTAINERS)])
         yield f"unknown kind of fence {fence.kind!r}; known are {known}"
@@ -284,13 +302,23 @@ def follows(output: Fence, before: Fence | None) -> bool:
 
 def check_uses(regions: list[Region], fences: list[Fence]) -> Iterator[str]:
     """Every listing names a region; every region is shown, and once."""
-    known = {region.name for region in regions}
-    shows = [fence for fence in fences if fence.kind == "{listing}"]
-    count = Counter(fence.argument for fence in shows)
+    files = {region.name: region.file for region in regions}
+    shows = [fence for fence in fences if fence.kind == "{literalinclude}"]
+    count = Counter(fence.region for fence in shows)
     for fence in shows:
-        name, where = fence.argument, f"{fence.page}:{fence.line}"
-        if name not in known:
+        name, where = fence.region, f"{fence.page}:{fence.line}"
+        if not name:
+            yield (
+                f"{where}: a listing names its region by both markers, "
+                f':start-after: "[name]" and below it :end-before: "[/name]"'
+            )
+        elif name not in files:
             yield f"{where}: there is no region [{name}]"
+        elif files[name] != fence.file:
+            yield (
+                f"{where}: [{name}] stands in {files[name]}, not in "
+                f"{fence.file}; nox -s format mends the path"
+            )
         elif count[name] > 1:
             yield (
                 f"{where}: [{name}] is shown {count[name]} times; "
@@ -386,8 +414,31 @@ def check_examples(
 def pages_of(pages: Mapping[str, str]) -> dict[str, str]:
     """Region -> the page that shows it."""
     return {
-        fence.argument: page
+        fence.region: page
         for page, text in pages.items()
         for fence in find_fences(page, text)
-        if fence.kind == "{listing}"
+        if fence.region
     }
+
+
+def relocate(page: str, text: str, files: Mapping[str, str]) -> str:
+    """The page with the path of each listing's file as it is now."""
+    lines = text.splitlines(keepends=True)
+    for fence in find_fences(page, text):
+        if file := files.get(fence.region):
+            path = relpath(file, dirname(page))
+            opening = lines[fence.line - 1]
+            lines[fence.line - 1] = opening.replace(fence.argument, path)
+    return "".join(lines)
+
+
+def main() -> None:
+    """What `nox -s format` does to pages when a file has moved."""
+    files = {r.name: r.file for r in find_regions(read_sources())[0]}
+    for page, text in read_pages().items():
+        if (now := relocate(page, text, files)) != text:
+            (ROOT / page).write_text(now)
+
+
+if __name__ == "__main__":
+    main()

@@ -43,10 +43,14 @@ class Book:
 
 A copy is whole (torch 2.13). {claim}`copy-whole`
 
-```{listing} copy-two
+```{literalinclude} ../../backend/csrc/aten/copy.cpp
+:start-after: "[copy-two]"
+:end-before: "[/copy-two]"
 ```
 
-```{listing} copy-two-more
+```{literalinclude} ../../backend/csrc/aten/copy.cpp
+:start-after: "[copy-two-more]"
+:end-before: "[/copy-two-more]"
 ```
 
 ```python
@@ -151,12 +155,24 @@ MISTAKES = {
         "closes what is not open",
     ),
     "prefix of a name": (
-        "```{listing} copy-two-more",
-        "```{listing} copy-two-mo",
+        ':start-after: "[copy-two-more]"\n:end-before: "[/copy-two-more]"',
+        ':start-after: "[copy-two-mo]"\n:end-before: "[/copy-two-mo]"',
         "there is no region [copy-two-mo]",
     ),
+    "end of another region": (
+        ':end-before: "[/copy-two]"',
+        ':end-before: "[/copy-two-more]"',
+        "names its region by both markers",
+    ),
+    "file that moved": (
+        'copy.cpp\n:start-after: "[copy-two]"',
+        'view.cpp\n:start-after: "[copy-two]"',
+        "[copy-two] stands in backend/csrc/aten/copy.cpp, not in",
+    ),
     "region that no page shows": (
-        "```{listing} copy-two-more\n```\n",
+        "```{literalinclude} ../../backend/csrc/aten/copy.cpp\n"
+        ':start-after: "[copy-two-more]"\n'
+        ':end-before: "[/copy-two-more]"\n```\n',
         "",
         "[copy-two-more] is shown by no page",
     ),

@@ -16,6 +16,7 @@ int a;
     int c;
   // [/dev-one]
 """
+MEMORY = "backend/device/memory.cpp"
 DRAWING = '<?xml version="1.0"?>\n<svg viewBox="0 0 1 1"></svg>'
 
 
@@ -23,8 +24,11 @@ DRAWING = '<?xml version="1.0"?>\n<svg viewBox="0 0 1 1"></svg>'
 def render(
     sphinx_doctree: CreateDoctree, monkeypatch: pytest.MonkeyPatch
 ) -> CreateDoctree:
-    sources = {"backend/device/memory.cpp": SOURCE}
-    monkeypatch.setattr(regions, "read_sources", lambda: sources)
+    file = sphinx_doctree.srcdir / MEMORY
+    file.parent.mkdir(parents=True)
+    file.write_text(SOURCE)
+    monkeypatch.setattr(regions, "ROOT", sphinx_doctree.srcdir)
+    monkeypatch.setattr(regions, "read_sources", lambda: {MEMORY: SOURCE})
     sphinx_doctree.set_conf({"extensions": ["myst_parser", "listing"]})
     static = sphinx_doctree.srcdir / "_static"
     static.mkdir()
@@ -36,10 +40,16 @@ def fence(directive: str, *options: str) -> str:
     return "\n".join(("# T", "", f"```{{{directive}", *options, "```", ""))
 
 
+def listing(start: str, end: str, *options: str, file: str = MEMORY) -> str:
+    markers = f':start-after: "[{start}]"', f':end-before: "[/{end}]"'
+    return fence(f"literalinclude}} {file}", *markers, *options)
+
+
 # MyST-Parser's own use of Sphinx, reached when references are resolved.
 @pytest.mark.filterwarnings("ignore:.*MystReferenceResolver.app")
 def test_listing_shows_code_place_and_sentence(render: CreateDoctree) -> None:
-    page = fence("listing} dev-one", ':mark: "int c"') + "\n[it](#dev-one)\n"
+    page = listing("dev-one", "dev-one", ':mark: "int c"')
+    page += "\n[it](#dev-one)\n"
     result = render(page, "index.md")
     text = result.pformat()
     assert result.warnings == ""
@@ -58,15 +68,20 @@ def test_listing_shows_code_place_and_sentence(render: CreateDoctree) -> None:
 PYTORCH = "pytorch} torch/random.py"
 
 REFUSED = {
-    "no region [dev-two]": fence("listing} dev-two"),
-    "'nope' stands in 0 lines": fence("listing} dev-one", ":mark: nope"),
-    "'int' stands in 2 lines": fence("listing} dev-one", ":mark: int"),
-    "Unknown option": fence("listing} dev-one", ":lines: 1-2"),
-    "No such file": fence("pytorch} torch/no.py", ":from: x"),
-    "'from'": fence(PYTORCH),
-    "'seed' stands in": fence(PYTORCH, ":from: seed"),
+    "from [dev-two] to [/dev-two]": listing("dev-two", "dev-two"),
+    "from [dev-one] to [/dev-two]": listing("dev-one", "dev-two"),
+    "no region in device/x.cpp": listing(
+        "dev-one", "dev-one", file="device/x.cpp"
+    ),
+    "from [] to None": fence(f"literalinclude}} {MEMORY}"),
+    "'nope' stands in 0 lines": listing("dev-one", "dev-one", ":mark: nope"),
+    "'int' stands in 2 lines": listing("dev-one", "dev-one", ":mark: int"),
+    "Unknown option": listing("dev-one", "dev-one", ":lines: 1-2"),
+    "No such file": fence("pytorch} torch/no.py", ":start-at: x"),
+    "'start-at'": fence(PYTORCH),
+    "'seed' stands in": fence(PYTORCH, ":start-at: seed"),
     "the 40 lines from there": fence(
-        PYTORCH, ':from: "def manual_seed("', ":to: nope"
+        PYTORCH, ':start-at: "def manual_seed("', ":end-at: nope"
     ),
     "no function nope": fence("generated} nope"),
     "no function hooks": fence("generated} hooks"),  # a module
@@ -81,7 +96,8 @@ def test_refused_with_a_reason(render: CreateDoctree, message: str) -> None:
 
 
 def test_pytorch_lines_are_found_by_text(render: CreateDoctree) -> None:
-    options = ':from: "def manual_seed("', ':to: "return _manual_seed_impl("'
+    first, last = '"def manual_seed("', '"return _manual_seed_impl("'
+    options = f":start-at: {first}", f":end-at: {last}"
     result = render(fence(PYTORCH, *options), "index.md")
     assert result.warnings == ""
     assert "def manual_seed(seed)" in result.pformat()

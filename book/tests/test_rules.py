@@ -14,9 +14,18 @@ import tables
 PAGES = regions.read_pages()
 
 GOOD = "// [copy-strided] A copy that strides.\nint x;\n// [/copy-strided]\n"
-SHOWN = "```{listing} copy-strided\n```\n"
 COPY = "backend/csrc/aten/copy.cpp"
 PAGE = "book/chapters/copy.md"
+
+
+def show(name: str, file: str = COPY, end: str = "") -> str:
+    return (
+        f"```{{literalinclude}} ../../{file}\n"
+        f':start-after: "[{name}]"\n:end-before: "[/{end or name}]"\n```\n'
+    )
+
+
+SHOWN = show("copy-strided")
 
 
 def test_this_book_keeps_every_rule() -> None:
@@ -61,7 +70,11 @@ def test_a_bad_marker_is_named_with_its_place(message: str) -> None:
 
 
 FENCES = {
-    "there is no region [copy-a]": "```{listing} copy-a\n```\n",
+    "there is no region [copy-a]": show("copy-a"),
+    "names its region by both markers": "```{literalinclude} x.cpp\n```\n",
+    "stands in backend/csrc/aten/copy.cpp, not in x.cpp": show(
+        "copy-strided", "x.cpp"
+    ),
     "is shown 2 times": SHOWN + SHOWN,
     **{
         f"{kind} is not typed into a page": f"```{kind}\nx\n```\n"
@@ -70,7 +83,7 @@ FENCES = {
     "unknown kind of fence 'bash'": "```bash\nls\n```\n",
     "unknown kind of fence ''": "```\nls\n```\n",
     "unknown kind of fence '(indented)'": "Text\n\n    x = 1\n",
-    "unknown kind of fence '{literalinclude}'": "```{literalinclude} x\n```\n",
+    "unknown kind of fence '{listing}'": "```{listing} x\n```\n",
     "unknown kind of fence 'yaml'": ":::{note}\n```yaml\na: 1\n```\n:::\n",
     "'foo' after python means nothing": "```python foo\n1\n```\n",
     "md fences stand in book/about": "````md\n```python\n```\n````\n",
@@ -88,6 +101,9 @@ PYPROJECT = {"pyproject.toml": 'dependencies = ["torch==2.13.0"]'}
 
 # Other ways to make the same mistakes.
 AGAIN = [
+    ("by both markers", show("copy-strided", end="copy-a")),
+    ("by both markers", SHOWN.replace("[/copy", "[copy")),
+    ("by both markers", SHOWN.replace(":end-before", ":lines: 1-2\n:end-at")),
     ("a text fence is not run", "```text\nls:\n  $ ls\n```\n"),
     ("no example is skipped", "```python\n>>> f()  # doctest:+SKIP\n```\n"),
     ("eval-rst is for", "```{eval-rst}\n.. autofunction:: f\n\nx\n```\n"),
@@ -111,7 +127,7 @@ def test_what_only_looks_like_html_is_right() -> None:
     page = (
         '<details class="answer"><summary>Answer</summary>\n</details>\n'
         "`<c10/x.h>`, ``a ` <b>`` and <https://x.example>, if 1 < a\n"
-        '```{pytorch} x.h\n:from: "at<b>()"\n```\n'
+        '```{pytorch} x.h\n:start-at: "at<b>()"\n```\n'
         "```text\n<pre>\n```\n"
     )
     assert not list(regions.check_html(PAGE, page))
@@ -169,9 +185,7 @@ def test_names_and_comments_of_every_language(
 ) -> None:
     lines = f"[{name}] A sentence.", "x", f"[/{name}]"
     text = "\n".join((comment.format(lines[0]), "x", comment.format(lines[2])))
-    assert (
-        regions.check({file: text}, {PAGE: f"```{{listing}} {name}\n```"}) == []
-    )
+    assert regions.check({file: text}, {PAGE: show(name, file)}) == []
     assert regions.find_regions({file: text}) == (
         [regions.Region(name, file, 2, "A sentence.", ("x",))],
         [],
@@ -195,8 +209,18 @@ def test_markers_are_looked_for_in(file: str, tmp_path: Path) -> None:
 
 
 def test_a_page_shows_what_its_listings_name() -> None:
-    page = "```{listing} a-b\n```\n```{drawing} c-d\n```\n"
+    page = show("a-b") + "```{drawing} c-d\n```\n"
     assert regions.pages_of({PAGE: page}) == {"a-b": PAGE}
+
+
+def test_a_listing_follows_its_file() -> None:
+    page = f"{SHOWN}\n````{{tab}} C++\n{show('copy-b')}````\n{show('x-y')}"
+    moved = {"copy-strided": "backend/a.cpp", "copy-b": "book/chapters/b.h"}
+    now = regions.relocate(PAGE, page, moved)
+    assert now == page.replace(
+        f"../../{COPY}", "../../backend/a.cpp", 1
+    ).replace(f"../../{COPY}", "b.h", 1)
+    assert regions.relocate(PAGE, now, moved) == now
 
 
 def test_what_was_printed_is_no_page(tmp_path: Path) -> None:

@@ -255,10 +255,10 @@ def test_the_record_names_what_pages_show(site: Path) -> None:
     found, _ = regions.find_regions(regions.read_sources())
     known = {region.name: region for region in found}
     uses = {
-        (fence.page, fence.argument)
+        (fence.page, fence.region)
         for page, text in regions.read_pages().items()
         for fence in regions.find_fences(page, text)
-        if fence.kind == "{listing}"
+        if fence.region
     }
     record = json.loads((site / "listings.json").read_text())
     assert {(f"book/{r['page']}.md", r["region"]) for r in record} == uses
