@@ -1,13 +1,12 @@
-"""What the site has beside its pages, and what every page gets.
+"""What the site has beside its pages, and what every page gets from the others.
 
-Lighter code, a menu for the pages of source files, words for machines (Open
-Graph, `llms.txt`, `sitemap.xml`), related pages, and a page for dead addresses.
+A page for dead addresses, lists for machines (`llms.txt`, `sitemap.xml`),
+related pages, and words that lead to the glossary.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -17,26 +16,17 @@ from posixpath import dirname, join, normpath
 from typing import Any
 
 from docutils import nodes
-from pygments.formatters import HtmlFormatter
-from pygments.token import Token
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
-from sphinx.highlighting import PygmentsBridge
-from sphinx.search.en import SearchEnglish
 
 import listing
 import regions
-import search_index
 
 RELATED = 6
-stem = SearchEnglish.stem  # the same for a word on every page
 LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
-HEAD = re.compile(r"^#+ (.*)$", re.M)
 NAMED = re.compile(r"\]\(#([\w-]+)\)")
-ONE_WORD = re.compile(r'><span class="pre">([^<]*)</span></code>')
-WORD = re.compile(r"[a-z_]\w{2,}")
 # A word of the glossary; and those that also mean other things here.
 TERM = re.compile(r"^(?! |```)(.+)\n  ", re.M)
 LOOSE = {"block", "region"}
@@ -47,23 +37,6 @@ LOST = """<h1>Nothing is here</h1>
 <form role="search" aria-label="From here" action="search.html"><p>
 <input name="q" type="search" aria-label="Words"> <button>Search</button>
 </p></form>"""
-
-
-class Lean(HtmlFormatter):
-    """Names, spaces and punctuation stay plain: they are half of a page."""
-
-    PLAIN = {
-        Token.Name,
-        Token.Operator,
-        Token.Punctuation,
-        Token.Text,
-        Token.Text.Whitespace,
-    }
-
-    def _get_css_classes(self, ttype: Any) -> str:
-        if ttype in self.PLAIN:
-            return ""
-        return super()._get_css_classes(ttype)  # type: ignore[misc,no-any-return]
 
 
 @functools.cache
@@ -153,86 +126,13 @@ def link_terms(app: Sphinx, doctree: nodes.document) -> None:
         above.replace(text, parts)
 
 
-def densest() -> tuple[list[str], dict[str, int]]:
-    """Pages, and for a word the one that speaks most of it."""
-    pages: list[str] = []
-    best: dict[str, tuple[int, int]] = {}
-    for file, text in regions.read_pages().items():
-        page = file.removeprefix("book/").removesuffix(".md")
-        if page.startswith("about/") or page == "reference/glossary":
-            continue
-        pages.append(page)
-        heads = " ".join(HEAD.findall(text)).lower()
-        counts = Counter(WORD.findall(text.lower()))
-        counts.update(WORD.findall(heads) * 5)
-        for word, count in counts.items():
-            if count >= 3 and count > best.get(word, (0, 0))[0]:
-                best[word] = count, len(pages) - 1
-    return pages, {word: page for word, (_, page) in sorted(best.items())}
-
-
-def add_words(
+def add_related(
     app: Sphinx, page: str, template: str, context: Any, doctree: Any
 ) -> None:
-    context["html_baseurl"] = app.config.html_baseurl
-    meta = context.get("meta") or {}
-    context["description"] = meta.get("description", "")
-    body = context.get("body", "")
-    # A table's corner that says nothing heads nothing.
-    body = body.replace('<th class="head"><p></p></th>', "<td></td>")
-    # One word of code needs no second element to stay whole, and no style
-    # asks for this class of code.
-    body = body.replace(
-        '<code class="docutils literal ', '<code class="literal '
-    )
-    context["body"] = ONE_WORD.sub(r">\1</code>", body)
-    if 'class="highlight' not in body:
-        context["script_files"] = [
-            script
-            for script in context["script_files"]
-            if not re.search("clipboard|copybutton", str(script.filename))
-        ]
     context["related"] = [
         (context["pathto"](other), app.env.titles[other].astext())
         for other in related(app.env, page)
     ]
-
-
-def mark(menu: str, page: str) -> str:
-    """Says in a menu which page is shown, and below which one it stands."""
-    above, link, below = menu.partition(f' internal" href={page}>')
-    if link:
-        item = '<li class="toctree-l'
-        above, _, rest = above.rpartition(item)
-        if rest[0] == "2":
-            upper, _, lower = above.rpartition(f"{item}1")
-            above = f"{upper}{item}1 current{lower}"
-        rest = rest.replace('"', ' current"', 1)
-        rest = rest.replace('class="reference', 'class="current reference')
-        above += item + rest
-        link = ' internal" href="#">'
-    return above + link + below
-
-
-def keep_menus(app: Sphinx) -> None:
-    """Makes the menu once for each folder: that takes longest of a page."""
-    builder = app.builder
-    if not isinstance(builder, StandaloneHTMLBuilder):
-        return
-    make = builder._get_local_toctree
-
-    @functools.cache
-    def from_within(folder: str, **how: Any) -> str:
-        return make(f"{folder}-", **how)
-
-    def menu(page: str, *args: Any, **how: Any) -> str:
-        if page not in app.env.all_docs:
-            return from_within("-/" * page.count("/"), **how)
-        folder, _, name = page.rpartition("/")
-        html = from_within(folder and f"{folder}/", **how)
-        return mark(html, f'"{name}.html"')
-
-    builder._get_local_toctree = menu  # type: ignore[method-assign]
 
 
 def lost_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -248,7 +148,7 @@ def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
 
 
 def write_lists(app: Sphinx, error: Exception | None) -> None:
-    """llms.txt, densest.js, lighter styles; with an address a sitemap.xml."""
+    """llms.txt; and where the site has an address, sitemap.xml."""
     builder, base = app.builder, app.config.html_baseurl
     if error or not isinstance(builder, StandaloneHTMLBuilder):
         return
@@ -263,12 +163,6 @@ def write_lists(app: Sphinx, error: Exception | None) -> None:
             address = base + builder.get_target_uri(page)
             lines.append(f"- [{title}]({address}): {words}".rstrip(": "))
     out = Path(app.outdir)
-    by, words = densest()
-    texts = json.dumps(by), json.dumps(search_index.pack(words))
-    script = "var DENSEST = [{}, unpack({})];\n".format(*texts)
-    (out / "_static" / "densest.js").write_text(script, "utf-8")
-    css = out / "_static" / "pygments.css"
-    css.write_text(re.sub(r" */\*.*?\*/", "", css.read_text("utf-8")), "utf-8")
     (out / "llms.txt").write_text("\n".join(lines) + "\n")
     if base:
         pages = sorted(app.env.all_docs)
@@ -283,14 +177,11 @@ def write_lists(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    PygmentsBridge.html_formatter = Lean
-    SearchEnglish.stem = functools.cache(stem)  # type: ignore[method-assign]
     links.cache_clear()
-    app.connect("builder-inited", keep_menus)
     app.connect("doctree-read", describe)
     app.connect("doctree-read", link_terms)
     app.connect("env-updated", around)
-    app.connect("html-page-context", add_words)
+    app.connect("html-page-context", add_related)
     app.connect("html-collect-pages", lost_page)
-    app.connect("build-finished", write_lists, priority=900)  # after Furo
+    app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "version": "1"}

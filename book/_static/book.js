@@ -13,3 +13,18 @@ document.addEventListener("DOMContentLoaded", () => {
 // A page read from a file may not fetch others for their first lines.
 if (location.protocol === "file:")
   DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+// Furo leaves its landmarks without names, and its captions without a level.
+document.addEventListener("DOMContentLoaded", () => {
+  const name = (what, says) => {
+    for (const part of document.querySelectorAll(what))
+      part.setAttribute("aria-label", says);
+  };
+  name("aside.sidebar-drawer", "The book");
+  name("aside.toc-drawer", "This page");
+  for (const tools of document.querySelectorAll(".content-icon-container"))
+    tools.setAttribute("role", "region");
+  name(".content-icon-container", "Tools");
+  for (const caption of document.querySelectorAll('.sidebar-tree [role="heading"]'))
+    caption.setAttribute("aria-level", "2");
+});

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -92,7 +93,10 @@ NORMAL = {
         "in ...s (... ms) or ... seconds",
     ),
     "folder": (f"File {accept.ROOT}/noxfile.py", "File /.../noxfile.py"),
-    "page's folder": ("in /tmp/page-ab_1/a.py", "in /.../a.py"),
+    "page's folder": (
+        f"in {tempfile.gettempdir()}/page-ab_1/a.py",
+        "in /.../a.py",
+    ),
 }
 
 

@@ -8,7 +8,6 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +16,6 @@ import pytest
 import claims
 import footer
 import regions
-import search_index
-import site_pages
 from tables import kept
 
 TABLE = """
@@ -152,38 +149,3 @@ def test_a_page_of_a_claim_is_read_again_for_another_proof(
         assert footer.outdated(None, env, set(), set(), set()) == pages
     footer.forget_page(None, env, "page")
     assert footer.outdated(None, env, set(), set(), set()) == []
-
-
-MENU = """<ul>
-<li class="toctree-l1"><a class="reference internal" href="a.html">A</a></li>
-<li class="toctree-l1"><a class="reference internal" href="b.html">B</a><ul>
-<li class="toctree-l2"><a class="reference internal" href="b/c.html">C</a></li>
-</ul></li></ul>"""
-
-
-def test_the_menu_marks_the_page_and_what_it_is_below() -> None:
-    assert site_pages.mark(MENU, '"index.html"') == MENU
-    here = 'current"><a class="current reference internal" href="#"'
-    assert site_pages.mark(MENU, '"a.html"') == MENU.replace(
-        '"><a class="reference internal" href="a.html"', f" {here}"
-    )
-    assert site_pages.mark(MENU, '"b/c.html"') == MENU.replace(
-        '"><a class="reference internal" href="b/c.html"', f" {here}"
-    ).replace(
-        '1"><a class="reference internal" href="b',
-        '1 current"><a class="reference internal" href="b',
-    )
-
-
-def test_the_index_of_words_is_read_as_it_was_written() -> None:
-    terms = {"guard": [1, 44, 85, 300], "guards": 7, "a": [0], "über": [62]}
-    file = StringIO()
-    search_index.Packed.dump({"terms": terms, "titles": ["T"]}, file)
-    assert len(file.getvalue()) < 120
-    file.seek(0)
-    assert search_index.Packed.load(file) == {
-        "terms": {**terms, "guards": [7]},
-        "titles": ["T"],
-    }
-    with pytest.raises(ValueError, match="another program"):
-        search_index.Packed.load(StringIO("Search.setIndex({})"))

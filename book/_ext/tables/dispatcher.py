@@ -514,7 +514,7 @@ def order_of_work() -> list[tuple[str, set[str], str]]:
 def implementation_order() -> str:
     """In which order to write kernels, and why."""
     return table(
-        ("", "Operators", "Number", "Why here"),
+        ("Step", "Operators", "Number", "Why here"),
         (
             (str(place), what, str(len(found)), why)
             for place, (what, found, why) in enumerate(order_of_work(), 1)

@@ -81,7 +81,7 @@ def tiers() -> str:
     """What each way to a kernel costs in lines, and how many it serves."""
     operators = tier_operators()
     return table(
-        ("", "Way", "For", "Lines", "Operators"),
+        ("Tier", "Way", "For", "Lines", "Operators"),
         (
             (
                 name,

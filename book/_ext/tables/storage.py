@@ -130,7 +130,7 @@ def arrival(map_location: str) -> str:
 def map_locations() -> str:
     """Where a tensor that was on openreg:0 arrives."""
     return table(
-        ("`map_location`", "Arrives on", ""),
+        ("`map_location`", "Arrives on", "Why"),
         (
             (f"`{where}`", f"`{arrival(where)}`", WHY.get(where, ""))
             for where in MAP_LOCATIONS
@@ -222,7 +222,7 @@ SHARING = [
 def sharing_rules() -> str:
     """How storages behave between processes, here and with CUDA."""
     return table(
-        ("", "Here", "With CUDA", "Test"),
+        ("Subject", "Here", "With CUDA", "Test"),
         ((r.what, r.here, r.cuda, f"`{r.test}`") for r in SHARING),
     )
 

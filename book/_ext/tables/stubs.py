@@ -145,7 +145,7 @@ def listed_stubs() -> dict[str, list[str]]:
 def stub_list() -> str:
     """Every stub that a backend can register, by the header it needs."""
     return table(
-        ("Header, below `ATen/native`", "", "Stubs"),
+        ("Header, below `ATen/native`", "Number", "Stubs"),
         (
             (
                 f"`{header.removeprefix('ATen/native/')}`",
