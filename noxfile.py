@@ -47,7 +47,7 @@ AT_ONCE = (
     "--no-loadscope-reorder",  # the longest stand early in the alphabet
 )
 # What Sphinx keeps from one print to the next stays outside the site.
-PRINT = ("sphinx-build", "-d", SITE.parent / "doctrees")
+PRINT = ("sphinx-build", "-j", "auto", "-d", SITE.parent / "doctrees")
 SILENT = "q" if QUIET else ""
 
 # pip in our environments, whatever the user has set up for others. Autoload is

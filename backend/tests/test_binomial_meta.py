@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import tables
 from _fresh import prints
+from tables import common
 
 pytestmark = pytest.mark.one_mode
 
@@ -43,7 +43,7 @@ def test_meta_tensors_and_fake_ones_get_the_shape_and_dtype() -> None:
     print(torch.binomial(n, p).tolist())
     """,
         str(Path(__file__).parent),
-        str(tables.ROOT / "book/_ext"),
+        str(common.ROOT / "book/_ext"),
     )
     assert printed.splitlines()[-3:] == [
         "(1, 4) torch.float64",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import tables
+from tables import build
 
 pytestmark = pytest.mark.one_mode
 
@@ -63,7 +63,7 @@ def run(venv: Path, *command: str) -> str:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("command", tables.INSTALL)
+@pytest.mark.parametrize("command", build.INSTALL)
 def test_command_installs_a_backend_that_works(
     venv: Path, command: str
 ) -> None:
@@ -91,12 +91,12 @@ def test_command_installs_a_backend_that_works(
 def build_extension(venv: Path) -> None:
     """An extension is built against the wheel, and launches a kernel."""
     try:
-        *_, said = (run(venv, "bash", "-c", c) for c in tables.EXTENSION)
+        *_, said = (run(venv, "bash", "-c", c) for c in build.EXTENSION)
     except subprocess.CalledProcessError as error:
         pytest.fail(error.stdout[-4000:])
     assert said.splitlines() == ["True [2.0, 4.0, 6.0]", "False"]
     library = ROOT / "build" / "extension" / "libextension.so"
-    needs = tables.needs(library)
+    needs = build.needs(library)
     assert "libtorch_openreg.so" in needs
     assert not [name for name in needs if "python" in name]
 

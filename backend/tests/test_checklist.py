@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 import left_out
-import tables
 from _device import PATIENCE
+from tables import checklist
 
 pytestmark = pytest.mark.one_mode
 
 PROGRAM = Path(left_out.__file__)
 # With the line, each of these does what the table says it does without.
-LACKING = {p for p in tables.POINTS if not p.leaves_out}
+LACKING = {p for p in checklist.POINTS if not p.leaves_out}
 
 
 def make(trials: list[left_out.Trial]) -> list[str]:
@@ -42,18 +42,20 @@ def answers() -> dict[left_out.Trial, str]:
     """Of each row without its line, and with all lines."""
     trials = {
         left_out.Trial(text, point.use): None
-        for point in tables.POINTS
+        for point in checklist.POINTS
         for text in {point.leaves_out, ""}
     }
     return dict(zip(trials, make(list(trials)), strict=True))
 
 
-def says(point: tables.Point, text: str) -> bool:
+def says(point: checklist.Point, text: str) -> bool:
     checker = doctest.OutputChecker()
     return checker.check_output(point.symptom, text, doctest.ELLIPSIS)
 
 
-@pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
+@pytest.mark.parametrize(
+    "point", checklist.POINTS, ids=lambda point: point.what
+)
 def test_without_a_registration_pytorch_says_what_the_row_says(
     answers, point
 ) -> None:
@@ -67,7 +69,7 @@ def test_every_registration_of_the_smallest_backend_has_a_row() -> None:
     source = (left_out.FOLDER / "smallest.cpp").read_text()
     names = left_out.switched(source)[1]
     assert len(names) > 15
-    texts = [point.leaves_out for point in tables.POINTS if point.leaves_out]
+    texts = [point.leaves_out for point in checklist.POINTS if point.leaves_out]
     lacking = [n for n in names if not any(text in n for text in texts)]
     # The fallback makes an empty tensor, too; the last is for Python.
     assert [re.findall(r'"([\w.]+)', name)[0] for name in lacking] == [
@@ -76,8 +78,10 @@ def test_every_registration_of_the_smallest_backend_has_a_row() -> None:
     ]
 
 
-@pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
-def test_a_row_leaves_out_one_line(point: tables.Point) -> None:
+@pytest.mark.parametrize(
+    "point", checklist.POINTS, ids=lambda point: point.what
+)
+def test_a_row_leaves_out_one_line(point: checklist.Point) -> None:
     if point.leaves_out in ("", left_out.IMPORT):
         return
     cpp, py = (
@@ -90,8 +94,10 @@ def test_a_row_leaves_out_one_line(point: tables.Point) -> None:
     assert len(lines) + (left != left_out.without(py, "")) == 1
 
 
-@pytest.mark.parametrize("point", tables.POINTS, ids=lambda point: point.what)
-def test_the_test_of_a_row_exists(point: tables.Point) -> None:
+@pytest.mark.parametrize(
+    "point", checklist.POINTS, ids=lambda point: point.what
+)
+def test_the_test_of_a_row_exists(point: checklist.Point) -> None:
     # A row of what this backend does not have yet names none.
     assert bool(point.test) == bool(point.page)
     if point.test:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import tables
+from tables import checklist, messages
 
 pytestmark = pytest.mark.one_mode
 
 ROOT = Path(__file__).parents[2]
-MESSAGES = tables.found()
+MESSAGES = messages.found()
 
 
 def quantized() -> torch.Tensor:
@@ -56,8 +56,8 @@ def test_the_scanner_reads_calls_of_every_kind() -> None:
     return fail(orErrorInvalidValue, "%s: %zu bytes, or more", call, 8);
     refuse("NAME", "0 or 1");
     """
-    found = [message.text for message in tables.in_cpp("a.cpp", cpp)]
-    gap = tables.GAP
+    found = [message.text for message in messages.in_cpp("a.cpp", cpp)]
+    gap = messages.GAP
     assert found == [
         f'not {gap}, but ({gap}) "q"',
         f"two parts of {gap}",
@@ -69,7 +69,7 @@ raise ValueError(f"one {x} of two")
 raise error from None
 torch._check(x > 0, lambda: "three of four")
 """
-    found = [message.text for message in tables.in_python("a.py", python)]
+    found = [message.text for message in messages.in_python("a.py", python)]
     assert found == [f"one {gap} of two", "three of four"]
 
 
@@ -105,8 +105,10 @@ def test_every_word_of_a_message_is_as_recorded(
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.text[:60])
-def test_the_page_tells_of_every_message_once(message: tables.Found) -> None:
-    rows = [row.says for row in tables.told(message)]
+def test_the_page_tells_of_every_message_once(
+    message: messages.Found,
+) -> None:
+    rows = [row.says for row in messages.told(message)]
     assert len(rows) == 1, (
         f"{message.file}:{message.line} says {message.text!r}, of which "
         f"{len(rows)} rows of TOLD in book/_ext/tables/messages.py tell {rows}"
@@ -127,8 +129,10 @@ def unbroken(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"\\(.)", r"\1", text))
 
 
-@pytest.mark.parametrize("row", tables.TOLD, ids=lambda row: row.says)
-def test_a_row_is_of_a_message_that_its_test_meets(row: tables.Told) -> None:
+@pytest.mark.parametrize("row", messages.TOLD, ids=lambda row: row.says)
+def test_a_row_is_of_a_message_that_its_test_meets(
+    row: messages.Told,
+) -> None:
     assert any(row.says in message.text for message in MESSAGES)
     assert (row.test == "") == (row.says in OUT_OF_REACH)
     if row.test.endswith(".md"):
@@ -141,11 +145,11 @@ def test_a_row_is_of_a_message_that_its_test_meets(row: tables.Told) -> None:
 
 
 def test_the_pages_messages_are_those_of_their_examples() -> None:
-    shown = tables.on_pages()
+    shown = messages.on_pages()
     assert "TypeError: RNG state must be a torch.ByteTensor" in shown
     assert len(shown) > 40
     assert all(pages for pages in shown.values())
-    ours = [m for m in shown if any(row.says in m for row in tables.TOLD)]
+    ours = [m for m in shown if any(row.says in m for row in messages.TOLD)]
     assert not ours
 
 
@@ -153,14 +157,14 @@ def test_every_message_is_in_a_table() -> None:
     printed = "".join(
         make()
         for make in (
-            tables.messages_python,
-            tables.messages_backend,
-            tables.messages_device,
+            messages.messages_python,
+            messages.messages_backend,
+            messages.messages_device,
         )
     )
     for message in MESSAGES:
         assert " ".join(message.text.split()).replace("|", "\\|") in printed
-    missing = tables.messages_missing()
-    for point in tables.POINTS:
+    missing = messages.messages_missing()
+    for point in checklist.POINTS:
         if ": " in point.symptom:
             assert point.symptom in missing

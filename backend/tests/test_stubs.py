@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import tables
 from _fresh import prints
+from tables import common, stubs
 
 pytestmark = pytest.mark.one_mode
 
@@ -86,7 +86,7 @@ def asked() -> dict[str, list[str]]:
         print(json.dumps(asks()))
         """,
         str(Path(__file__).parent),
-        str(tables.ROOT / "book/_ext"),
+        str(common.ROOT / "book/_ext"),
     )
     return json.loads(printed.splitlines()[-1])
 
@@ -95,21 +95,21 @@ def asked() -> dict[str, list[str]]:
 def test_every_listed_stub_can_be_registered(asked) -> None:
     """Or the extension that registers them had not been built and loaded."""
     assert asked
-    assert sum(map(len, tables.listed_stubs().values())) > 400
+    assert sum(map(len, stubs.listed_stubs().values())) > 400
 
 
 def test_the_list_is_what_pytorch_declares_and_exports() -> None:
     """If not: python -m tables.stubs in book/_ext, and read what changed."""
-    assert tables.listed_stubs() == tables.installed_stubs()
+    assert stubs.listed_stubs() == stubs.installed_stubs()
 
 
 @pytest.mark.proves("stubs-served")
 def test_a_stub_that_throws_its_name_tells_whom_it_serves(asked) -> None:
-    assert asked == {row.stub: row.operators.split() for row in tables.SERVED}
+    assert asked == {row.stub: row.operators.split() for row in stubs.SERVED}
 
 
 def test_every_stub_we_register_is_a_row() -> None:
-    sources = (tables.ROOT / "backend/csrc/aten").glob("*.cpp")
+    sources = (common.ROOT / "backend/csrc/aten").glob("*.cpp")
     ours = {
         stub
         for source in sources
@@ -119,7 +119,7 @@ def test_every_stub_we_register_is_a_row() -> None:
             re.MULTILINE,
         )
     }
-    assert {row.stub for row in tables.SERVED} == ours
+    assert {row.stub for row in stubs.SERVED} == ours
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,16 @@ def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
     made(env).pop(docname, None)
 
 
+def merge(
+    app: Sphinx,
+    env: BuildEnvironment,
+    pages: set[str],
+    other: BuildEnvironment,
+) -> None:
+    theirs = made(other)
+    made(env).update((page, theirs[page]) for page in pages & theirs.keys())
+
+
 def outdated(
     app: Sphinx, env: BuildEnvironment, *changes: set[str]
 ) -> list[str]:
@@ -143,5 +153,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", read_proof)
     app.connect("env-get-outdated", outdated)
     app.connect("env-purge-doc", forget_page)
+    app.connect("env-merge-info", merge)
     app.connect("html-page-context", add_footer)
-    return {"parallel_read_safe": False, "version": "1"}
+    return {"parallel_read_safe": True, "version": "1"}

@@ -27,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import claims
 import regions
-import tables.kept as kept
+import tables
 
 LANGUAGES = {
     ".c": "c",
@@ -145,17 +145,23 @@ class PyTorch(Code):
 
 
 class Generated(SphinxDirective):
-    """What a function of `tables` returns, as Markdown."""
+    """What `module.function` of `tables` returns, as Markdown."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
         try:
-            return self.parse_text_to_nodes(
-                kept.table(self.env, *self.arguments)
-            )
+            text = tables.make(name)
         except LookupError as error:
             raise self.error(str(error)) from None
+        patterns, _ = tables_of(self.env).get(self.env.docname, (set(), {}))
+        patterns = patterns | tables.behind(name.partition(".")[0])
+        tables_of(self.env)[self.env.docname] = (
+            patterns,
+            tables.stamps(patterns),
+        )
+        return self.parse_text_to_nodes(text)
 
 
 class Drawing(SphinxDirective):
@@ -197,6 +203,28 @@ def shown(env: BuildEnvironment) -> Shown:
     return env.openreg_shown
 
 
+# The patterns of what a page's tables are made from, and when each file was
+# changed.
+MadeFrom = tuple[set[str], dict[str, int]]
+
+
+def tables_of(env: BuildEnvironment) -> dict[str, MadeFrom]:
+    if not hasattr(env, "openreg_tables"):
+        env.openreg_tables = {}
+    return env.openreg_tables
+
+
+def outdated(
+    app: Sphinx, env: BuildEnvironment, *changes: set[str]
+) -> list[str]:
+    """The pages of tables whose files have changed, or are more or fewer."""
+    return [
+        page
+        for page, (patterns, made) in tables_of(env).items()
+        if tables.stamps(patterns) != made
+    ]
+
+
 def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
     """Tells the style which last columns name tests, which first ones count."""
     for table in doctree.findall(nodes.table):
@@ -209,6 +237,19 @@ def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
 
 def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
     env.openreg_shown = [entry for entry in shown(env) if entry[0] != docname]
+    tables_of(env).pop(docname, None)
+
+
+def merge(
+    app: Sphinx,
+    env: BuildEnvironment,
+    pages: set[str],
+    other: BuildEnvironment,
+) -> None:
+    """Takes over what a process has read that shares the pages with others."""
+    shown(env).extend(entry for entry in shown(other) if entry[0] in pages)
+    made = tables_of(other)
+    tables_of(env).update((page, made[page]) for page in pages & made.keys())
 
 
 def source_page(file: str) -> str:
@@ -303,9 +344,9 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("generated", Generated)
     app.add_directive("drawing", Drawing)
     app.connect("doctree-read", mark_columns)
-    app.connect("env-get-outdated", kept.outdated)
-    app.connect("env-before-read-docs", kept.start)
+    app.connect("env-get-outdated", outdated)
+    app.connect("env-merge-info", merge)
     app.connect("env-purge-doc", forget_page)
     app.connect("html-collect-pages", source_pages)
     app.connect("build-finished", write_record)
-    return {"parallel_read_safe": False, "version": "1"}
+    return {"parallel_read_safe": True, "version": "1"}

@@ -62,6 +62,7 @@ KINDS = {
     "{eval-rst}": "autodoc of the real package, nothing else",
     "{toctree}": "sphinx -n -W",
     "{glossary}": "sphinx -n -W",
+    "{index}": "words that the search finds here first",
 }
 # Directives that hold Markdown, whose fences count like any other.
 CONTAINERS = {

@@ -1,140 +1,154 @@
-"""What is kept from one print to the next, and what ends that."""
+"""What ends the life of a page's tables, and of its claims."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import claims
 import footer
+import listing
 import regions
-from tables import kept
+import tables
 
-TABLE = """
-from pathlib import Path
-import fresh_words
-here = Path(__file__).parent
-def shelf():
-    names = sorted(path.name for path in here.glob("*.txt"))
-    return " ".join([fresh_words.word, (here / "one.txt").read_text(), *names])
-"""
+# What is made from the sources, and needs no pattern of its own.
+MADE = re.compile(r"/(?:__pycache__|_build|build|\.\w+)(?:/|$)")
+opened: list[str] | None = None
+
+
+def note(event: str, args: tuple[object, ...]) -> None:
+    if opened is not None and event in ("open", "os.scandir", "os.listdir"):
+        opened.append(str(args[0]))
+
+
+sys.addaudithook(note)
+
+
+@contextmanager
+def opening() -> Iterator[list[str]]:
+    """The files and folders that are opened meanwhile."""
+    global opened
+    opened = []
+    try:
+        yield opened
+    finally:
+        opened = None
+
+
+def shown_tables() -> list[str]:
+    return sorted(
+        fence.argument
+        for page, text in regions.read_pages().items()
+        for fence in regions.find_fences(page, text)
+        if fence.kind == "{generated}"
+    )
+
+
+def forget(names: list[str]) -> None:
+    """What a cache has from before would not be read again."""
+    for name in names:
+        for value in vars(sys.modules[name]).values():
+            getattr(value, "cache_clear", lambda: None)()
+
+
+@pytest.mark.parametrize("name", shown_tables())
+def test_a_table_names_what_it_reads(name: str) -> None:
+    module = name.partition(".")[0]
+    patterns = tables.behind(module)
+    forget([n for n in sys.modules if n.startswith(("tables.", "regions"))])
+    before = set(sys.modules)
+    with opening() as files:
+        tables.make(name)
+    # A warning quotes the lines that led to it.
+    ours, stack = str(regions.ROOT), {__file__, tables.__file__}
+    read = {f for f in files if f.startswith(ours) and not MADE.search(f)}
+    imported = {
+        str(sys.modules[n].__file__ or "")
+        for n in set(sys.modules) - before
+        if "/backend/tests/" in str(getattr(sys.modules[n], "__file__", ""))
+    }
+    known = tables.stamps(patterns).keys()
+    missing = {
+        f
+        for f in (read | imported) - stack
+        if os.path.isfile(f) and f not in known
+    }
+    assert not missing, f"add to READS of tables/{module}.py: {missing}"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "book" / "_ext"
-    folder.mkdir(parents=True)
-    (folder / "fresh_words.py").write_text("word = 'Names:'\n")
-    (folder / "fresh_shelf.py").write_text(TABLE)
-    (folder / "one.txt").write_text("1")
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.setattr(kept, "OURS", re.compile(re.escape(str(folder))))
-    monkeypatch.setattr(kept, "OPENED", defaultdict(set))
-    monkeypatch.setattr(kept, "module_of", lambda name: "fresh_shelf")
-    monkeypatch.setattr(kept, "asked", lambda modules: set())
-    for name in ("fresh_shelf", "fresh_words"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return folder
+def shelf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A module of tables, and the folder that it reads."""
+    (tmp_path / "one.txt").write_text("1")
+    (tmp_path / "shelf.py").write_text("import tables.words\n")
+    (tmp_path / "words.py").write_text("")
+    for name in ("shelf", "words"):
+        module = ModuleType(f"tables.{name}")
+        module.__file__ = str(tmp_path / f"{name}.py")
+        module.READS = (f"{tmp_path}/*.txt",)
+        monkeypatch.setitem(sys.modules, f"tables.{name}", module)
+    return tmp_path
 
 
-def later(path: Path, text: str) -> None:
+def later(path: Path, text: str = "") -> None:
     """Writes as an editor would some time after the print."""
     path.write_text(text)
-    for changed in (path, path.parent):
-        now = changed.stat().st_mtime_ns + 10_000_000
-        os.utime(changed, ns=(now, now))
+    now = path.stat().st_mtime_ns + 10_000_000
+    os.utime(path, ns=(now, now))
 
 
 EDITS: dict[str, Callable[[Path], None]] = {
-    "a file that it read": lambda f: later(f / "one.txt", "2"),
-    "a file in a folder that it listed": lambda f: later(f / "two.txt", ""),
-    "the module that it is in": lambda f: later(f / "fresh_shelf.py", TABLE),
-    "a module that this one imports": lambda f: later(
-        f / "fresh_words.py", "word = 'Others:'\n"
-    ),
+    "a file that it reads": lambda f: later(f / "one.txt", "2"),
+    "a new file of a pattern": lambda f: later(f / "two.txt"),
     "a file that is gone": lambda f: (f / "one.txt").unlink(),
+    "the module that it is in": lambda f: later(f / "shelf.py"),
+    "a module that this one imports": lambda f: later(f / "words.py"),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_a_table_is_made_again_after_an_edit_of(
-    folder: Path, edit: str
-) -> None:
-    env = SimpleNamespace(docname="page")
-    assert kept.table(env, "shelf") == "Names: 1 one.txt"
-    sys.modules["fresh_shelf"].shelf = lambda: "made again"
-    assert kept.outdated(None, env, set(), set(), set()) == []
-    assert kept.table(env, "shelf") == "Names: 1 one.txt"
-    EDITS[edit](folder)
-    assert kept.outdated(None, env, set(), set(), set()) == ["page"]
-    assert kept.table(env, "shelf") == "made again"
+def test_a_page_is_read_again_after_an_edit_of(shelf: Path, edit: str) -> None:
+    patterns = tables.behind("shelf")
+    made = {"page": (patterns, tables.stamps(patterns))}
+    env = SimpleNamespace(openreg_tables=made)
+    assert listing.outdated(None, env, set(), set(), set()) == []
+    EDITS[edit](shelf)
+    assert listing.outdated(None, env, set(), set(), set()) == ["page"]
 
 
-def test_what_a_table_has_read_counts_for_its_neighbours(folder: Path) -> None:
-    """One may have kept in a cache what both are made from."""
-    env = SimpleNamespace(docname="page")
-    kept.table(env, "shelf")
-    env.docname = "other"
-    sys.modules["fresh_shelf"].shelf = lambda: "from a cache"
-    kept.table(env, "shelf")
-    later(folder / "one.txt", "2")
-    assert kept.outdated(None, env, set(), set(), set()) == ["page", "other"]
+def test_the_package_counts_for_every_table(shelf: Path) -> None:
+    names = {Path(f).name for f in tables.stamps(tables.behind("shelf"))}
+    assert {"version.py", "__init__.py", "shelf.py", "words.py"} <= names
+    assert {"libopenreg.so", "libtorch_openreg.so"} <= names
 
 
-SECOND = "import json; print(json.dumps(['shelf', 'by the second', {}]))"
-
-
-@pytest.mark.parametrize(
-    ("second", "text"),
-    [(SECOND, "by the second"), ("raise SystemExit(3)", "Names: 1 one.txt")],
-    ids=["succeeds", "fails"],
-)
-def test_what_takes_longest_is_made_by_a_second_process_and_else_here(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, second: str, text: str
-) -> None:
-    env = SimpleNamespace(docname="page")
-    monkeypatch.setattr(kept, "LONG", {"page": ["shelf"]})
-    monkeypatch.setattr(kept, "SEND", second)
-    kept.start(None, env, ["other"])
-    assert not kept.HELPERS
-    kept.start(None, env, ["page"])
-    assert kept.HELPERS.keys() == {"shelf"}
-    assert kept.table(env, "shelf") == text
-    kept.start(None, env, ["page"])
-    assert not kept.HELPERS  # it is kept now
-
-
-def test_the_second_process_sends_what_would_be_made_here(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["-c", "shelf"])
-    kept.send()
-    name, text, stamps = json.loads(capsys.readouterr().out)
-    assert (name, text, stamps) == ("shelf", *kept.make("shelf"))
-    assert str(folder / "one.txt") in stamps
-
-
-def test_what_takes_longest_stands_on_its_page() -> None:
-    for page, names in kept.LONG.items():
-        text = (regions.ROOT / "book" / f"{page}.md").read_text("utf-8")
-        for name in names:
-            assert f"```{{generated}} {name}\n" in text
-
-
-def test_the_package_and_the_last_run_count_for_every_table() -> None:
-    files = {Path(file).name for file in kept.asked(len(sys.modules))}
-    assert {"proof.json", "version.py", "__init__.py"} <= files
-    assert {"libopenreg.so", "libtorch_openreg.so"} <= files
+def test_what_two_processes_have_read_is_joined() -> None:
+    claim = {"a-claim": [claims.Test("backend/tests/test_a.py", "test_a", 7)]}
+    region = regions.Region("a-b", "a.cpp", 1, "A.", ("x",))
+    envs = [
+        SimpleNamespace(
+            openreg_shown=[(page, region)],
+            openreg_tables={page: ({page}, {})},
+            openreg_claims={page: claim},
+        )
+        for page in ("mine", "theirs")
+    ]
+    for merge in listing.merge, footer.merge:
+        merge(None, envs[0], {"theirs"}, envs[1])
+    assert [page for page, _ in envs[0].openreg_shown] == ["mine", "theirs"]
+    assert set(envs[0].openreg_tables) == {"mine", "theirs"}
+    assert set(envs[0].openreg_claims) == {"mine", "theirs"}
+    listing.forget_page(None, envs[0], "theirs")
+    footer.forget_page(None, envs[0], "theirs")
+    assert set(envs[0].openreg_tables) == {"mine"}
+    assert set(envs[0].openreg_claims) == {"mine"}
 
 
 def test_a_page_of_a_claim_is_read_again_for_another_proof(

@@ -7,7 +7,7 @@ import pytest
 from sphinx_pytest.plugin import CreateDoctree
 
 import regions
-from tables import common, kept
+from tables import common
 
 SOURCE = """\
 int a;
@@ -83,8 +83,9 @@ REFUSED = {
     "the 40 lines from there": fence(
         PYTORCH, ':start-at: "def manual_seed("', ":end-at: nope"
     ),
-    "no function nope": fence("generated} nope"),
-    "no function hooks": fence("generated} hooks"),  # a module
+    "tables/guard.py has no nope()": fence("generated} guard.nope"),
+    "tables/nope.py has no x()": fence("generated} nope.x"),
+    "tables/hooks.py has no ()": fence("generated} hooks"),
     "needs an :alt:": fence("drawing} box.svg"),
     "to be in _static": fence("drawing} no.svg", ":alt: A box"),
 }
@@ -109,8 +110,7 @@ def test_generated_is_markdown_of_a_function(
 ) -> None:
     rows = common.table(("A", "B"), [("`x|y`", "*z*")])
     monkeypatch.setattr(common, "sample", lambda: rows, raising=False)
-    monkeypatch.setattr(kept, "module_of", lambda name: common.__name__)
-    result = render(fence("generated} sample"), "index.md")
+    result = render(fence("generated} common.sample"), "index.md")
     assert result.warnings == ""
     assert "<table" in result.pformat()
     assert "x|y" in result.pformat()

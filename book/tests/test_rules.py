@@ -9,7 +9,7 @@ from sybil import Document
 import claims
 import conftest
 import regions
-import tables
+from tables import build
 
 PAGES = regions.read_pages()
 
@@ -35,7 +35,7 @@ def test_this_book_keeps_every_rule() -> None:
 
 def test_every_example_program_says_how_it_ends_and_is_run() -> None:
     tests = regions.read(("backend/tests/*.py", "book/tests/*.py"))
-    tests["test_build_install.py"] = "\n".join(tables.EXTENSION)
+    tests["test_build_install.py"] = "\n".join(build.EXTENSION)
     folder = "backend/examples/**/*"
     examples = regions.read((f"{folder}.cpp", f"{folder}.py"))
     assert len(examples) > 20

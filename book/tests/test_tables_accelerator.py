@@ -6,20 +6,20 @@ import pytest
 import torch
 
 import regions
-import tables
+from tables import accelerator, memory, virtuals
 
 TESTS = regions.ROOT / "backend" / "tests"
 
 
 def test_every_public_name_has_a_row() -> None:
-    assert set(tables.ACCELERATOR_NAMES) == set(torch.accelerator.__all__)
-    rows = tables.accelerator_names().splitlines()[2:]
+    assert set(accelerator.ACCELERATOR_NAMES) == set(torch.accelerator.__all__)
+    rows = accelerator.accelerator_names().splitlines()[2:]
     assert len(rows) == len(torch.accelerator.__all__)
 
 
-@pytest.mark.parametrize("name", tables.ACCELERATOR_NAMES)
+@pytest.mark.parametrize("name", accelerator.ACCELERATOR_NAMES)
 def test_every_name_has_a_test_that_uses_it(name: str) -> None:
-    file, function = tables.ACCELERATOR_NAMES[name].test.split("::")
+    file, function = accelerator.ACCELERATOR_NAMES[name].test.split("::")
     tree = ast.parse((TESTS / file).read_text())
     (test,) = (
         node
@@ -37,14 +37,14 @@ def test_every_name_has_a_test_that_uses_it(name: str) -> None:
 
 
 METHODS = {
-    "the guard: ": set(tables.methods("guard")),
-    "the device's allocator: ": {row.name for row in tables.ALLOCATOR_METHODS},
+    "the guard: ": set(virtuals.methods("guard")),
+    "the device's allocator: ": {row.name for row in memory.ALLOCATOR_METHODS},
 }
 
 
-@pytest.mark.parametrize("name", tables.ACCELERATOR_NAMES)
+@pytest.mark.parametrize("name", accelerator.ACCELERATOR_NAMES)
 def test_a_method_that_is_named_is_one_of_the_interface(name: str) -> None:
-    answer = tables.ACCELERATOR_NAMES[name].answered_by
+    answer = accelerator.ACCELERATOR_NAMES[name].answered_by
     for part, methods in METHODS.items():
         if answer.startswith(part):
             assert set(answer.split("`")[1::2]) <= methods

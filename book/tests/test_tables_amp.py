@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-import tables
+from tables import amp
 
 LISTED = {
-    policy.name: [f"aten::{n}" for n in tables.policy_operators(policy)]
-    for policy in tables.POLICIES
+    policy.name: [f"aten::{n}" for n in amp.policy_operators(policy)]
+    for policy in amp.POLICIES
 }
 
 

@@ -5,13 +5,13 @@ import re
 import pytest
 
 import regions
-import tables
+from tables import autoload
 
 TESTS = regions.ROOT / "backend" / "tests"
 
 
-@pytest.mark.parametrize("row", tables.IMPORTS, ids=lambda row: row.program)
-def test_a_row_names_a_test(row: tables.Import) -> None:
+@pytest.mark.parametrize("row", autoload.IMPORTS, ids=lambda row: row.program)
+def test_a_row_names_a_test(row: autoload.Import) -> None:
     file, function = row.test.split("::")
     assert re.search(rf"^def {function}\(", (TESTS / file).read_text(), re.M)
-    assert row.test in tables.imports()
+    assert row.test in autoload.imports()

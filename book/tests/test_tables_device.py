@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import regions
-import tables
+from tables import device, emulator
 from torch_openreg import _C
 
 TESTS = regions.ROOT / "backend" / "tests"
-CALLS = [name for call in tables.device_calls() for name in call.names]
+CALLS = [name for call in emulator.device_calls() for name in call.names]
 
 
 def function(place: str) -> ast.FunctionDef:
@@ -41,7 +41,7 @@ def spellings(name: str, file: str) -> str:
 
 def test_every_exported_call_has_a_row() -> None:
     listed = subprocess.run(
-        ["nm", "-D", "--defined-only", tables.device_library()._name],
+        ["nm", "-D", "--defined-only", emulator.device_library()._name],
         capture_output=True,
         text=True,
         check=True,
@@ -50,10 +50,10 @@ def test_every_exported_call_has_a_row() -> None:
 
 
 @pytest.mark.parametrize(
-    "call", tables.device_calls(), ids=lambda c: c.names[0]
+    "call", emulator.device_calls(), ids=lambda c: c.names[0]
 )
 def test_every_call_says_what_it_does_and_its_twin(
-    call: tables.DeviceCall,
+    call: emulator.DeviceCall,
 ) -> None:
     assert len(call.meaning.split()) >= 3
     # Without a twin, a sentence says why.
@@ -64,32 +64,32 @@ def test_every_call_says_what_it_does_and_its_twin(
     for twin in set(call.twins) - others:
         assert f'"{twin}"' in known.read_text(), twin
     row = " | ".join(f"`{name}`" for name in call.names[:1])
-    assert row in tables.device_twins()
+    assert row in emulator.device_twins()
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_has_a_test_that_calls_it(name: str) -> None:
-    place = tables.DEVICE_TESTS[name]
+    place = emulator.DEVICE_TESTS[name]
     test = function(place)
     code = "\n".join(map(ast.unparse, [*test.decorator_list, *test.body]))
     assert re.search(spellings(name, place.split("::")[0]), code)
 
 
 def test_tests_are_of_calls_that_exist() -> None:
-    assert set(tables.DEVICE_TESTS) == set(CALLS)
+    assert set(emulator.DEVICE_TESTS) == set(CALLS)
 
 
 # The device functions
 
 
 def test_every_device_function_has_a_purpose_and_a_test() -> None:
-    names = [row.name for row in tables.device_functions()]
-    assert {row.name for row in tables.DEVICE_PURPOSES} <= set(names)
-    for row in tables.DEVICE_PURPOSES:
+    names = [row.name for row in device.device_functions()]
+    assert {row.name for row in device.DEVICE_PURPOSES} <= set(names)
+    for row in device.DEVICE_PURPOSES:
         code = ast.unparse(function(row.test))
         public = {
             caller
-            for other in tables.device_functions()
+            for other in device.device_functions()
             if other.name == row.name
             for caller in (other.binding, *other.callers)
         }
@@ -99,7 +99,7 @@ def test_every_device_function_has_a_purpose_and_a_test() -> None:
 
 
 def test_device_functions_are_joined_to_their_bindings() -> None:
-    rows = {row.name: row for row in tables.device_functions()}
+    rows = {row.name: row for row in device.device_functions()}
     for row in rows.values():
         assert not row.binding or hasattr(_C, row.binding)
         assert all(hasattr(torch.openreg, name) for name in row.callers)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from _pages import svg
 
-import tables
 from _fresh import prints
 from tables import dispatcher
 
@@ -23,7 +22,7 @@ add = C._dispatch_find_schema_or_throw("aten::add", "Tensor")
 lab = torch.library.Library("lab", "DEF")
 lab.define("thirds(Tensor x) -> Tensor")
 thirds = C._dispatch_find_schema_or_throw("lab::thirds", "")
-answers = [repr(eval(call)) for call in {[t.call for t in tables.TOOLS]}]
+answers = [repr(eval(call)) for call in {[t.call for t in dispatcher.TOOLS]}]
 print("")
 print(json.dumps(answers))
 """
@@ -34,17 +33,19 @@ def answers() -> dict[str, str]:
     # What the dispatcher itself printed comes before or after, as it likes.
     (line,) = (x for x in prints(CALLS).splitlines() if x.startswith("["))
     found = json.loads(line)
-    names = [tool.name for tool in tables.TOOLS]
+    names = [tool.name for tool in dispatcher.TOOLS]
     return dict(zip(names, found, strict=True))
 
 
 def test_every_tool_is_a_row() -> None:
     here = [name for name in dir(torch._C) if name.startswith("_dispatch_")]
-    assert sorted(tool.name for tool in tables.TOOLS) == sorted(here)
+    assert sorted(tool.name for tool in dispatcher.TOOLS) == sorted(here)
 
 
-@pytest.mark.parametrize("tool", tables.TOOLS, ids=lambda tool: tool.name)
-def test_every_tool_answers(answers: dict[str, str], tool: tables.Tool) -> None:
+@pytest.mark.parametrize("tool", dispatcher.TOOLS, ids=lambda tool: tool.name)
+def test_every_tool_answers(
+    answers: dict[str, str], tool: dispatcher.Tool
+) -> None:
     assert f"C.{tool.name}" in tool.call
     got = answers[tool.name]
     assert doctest.OutputChecker().check_output(
@@ -52,7 +53,7 @@ def test_every_tool_answers(answers: dict[str, str], tool: tables.Tool) -> None:
     ), got
 
 
-@pytest.mark.parametrize("name", tables.REMOVED_TOOLS)
+@pytest.mark.parametrize("name", dispatcher.REMOVED_TOOLS)
 def test_removed_tools_are_gone(name: str) -> None:
     assert not hasattr(torch._C, name)
 
@@ -62,40 +63,42 @@ def test_removed_tools_are_gone(name: str) -> None:
 
 def test_an_alias_key_says_what_runs() -> None:
     """A kernel of the backend's own comes first, then the composite ones."""
-    for operator in tables.PATH_OPERATORS:
-        keys = tables.registered(operator)
+    for operator in dispatcher.PATH_OPERATORS:
+        keys = dispatcher.registered(operator)
         for backend in "CPU", "PrivateUse1":
             if backend in keys:
                 expected = "kernel"
-            elif keys & set(tables.COMPOSITES[:2]):
+            elif keys & set(dispatcher.COMPOSITES[:2]):
                 expected = "default backend kernel"
             else:
-                assert tables.COMPOSITES[2] in keys
+                assert dispatcher.COMPOSITES[2] in keys
                 expected = "math kernel"
-            assert tables.chosen(operator, backend) == expected
+            assert dispatcher.chosen(operator, backend) == expected
 
 
 def test_the_rows_show_every_way_that_a_table_can_look() -> None:
-    ways = {tables.chosen(o, "PrivateUse1") for o in tables.PATH_OPERATORS}
+    ways = {
+        dispatcher.chosen(o, "PrivateUse1") for o in dispatcher.PATH_OPERATORS
+    }
     assert ways == {"kernel", "default backend kernel", "math kernel"}
-    shown = set.union(*map(tables.registered, tables.PATH_OPERATORS))
-    assert set(tables.COMPOSITES) <= shown
+    shown = set.union(*map(dispatcher.registered, dispatcher.PATH_OPERATORS))
+    assert set(dispatcher.COMPOSITES) <= shown
 
 
 def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
     overridden = {
         name
-        for name in tables.aten_operators()
-        if tables.chosen(name, "PrivateUse1") == "kernel"
-        and "CompositeImplicitAutograd" in tables.registered(name)
-        and not tables.registered(name) & set(tables.COMPOSITES[:2])
-        and tables.chosen(name, "CPU") != "kernel"
+        for name in dispatcher.aten_operators()
+        if dispatcher.chosen(name, "PrivateUse1") == "kernel"
+        and "CompositeImplicitAutograd" in dispatcher.registered(name)
+        and not dispatcher.registered(name) & set(dispatcher.COMPOSITES[:2])
+        and dispatcher.chosen(name, "CPU") != "kernel"
     }
     assert "aten::linear" not in overridden
     without = {
         n
         for n in overridden
-        if "AutogradPrivateUse1" not in tables.registered(n)
+        if "AutogradPrivateUse1" not in dispatcher.registered(n)
     }
     assert without == {"aten::_has_compatible_shallow_copy_type"}
 
@@ -106,7 +109,7 @@ def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
 @pytest.fixture(scope="module")
 def groups() -> dict[str, set[str]]:
     return {
-        what: names for what, (_, names) in tables.operator_groups().items()
+        what: names for what, (_, names) in dispatcher.operator_groups().items()
     }
 
 
@@ -124,7 +127,7 @@ def test_what_runs_on_the_cpu_divides_the_set(groups) -> None:
 
 def test_the_counts_agree_with_the_schemas(groups) -> None:
     """Counted another way: from the signatures, and the CPU's own list."""
-    schemas = {n: op._schema for n, op in tables.aten_operators().items()}
+    schemas = {n: op._schema for n, op in dispatcher.aten_operators().items()}
 
     def arguments(flag: str) -> set[str]:
         return {
@@ -155,7 +158,7 @@ def test_the_sizes_are_those_that_the_page_speaks_of(groups) -> None:
 
 
 def test_each_operator_is_at_one_step_of_the_order(groups) -> None:
-    steps = [names for _, names, _ in tables.order_of_work()]
+    steps = [names for _, names, _ in dispatcher.order_of_work()]
     assert sum(map(len, steps)) == len(set.union(*steps))
     assert all(steps)
     assert groups["with a kernel for the CPU"] <= set.union(*steps)
@@ -163,7 +166,7 @@ def test_each_operator_is_at_one_step_of_the_order(groups) -> None:
 
 
 def test_what_only_a_backend_is_asked_for_has_no_kernel_for_the_cpu() -> None:
-    names = tables.order_of_work()[1][1]
+    names = dispatcher.order_of_work()[1][1]
     assert "aten::convolution_overrideable" in names
     assert "aten::_thnn_fused_lstm_cell" in names
     on_cpu = set(C._dispatch_get_registrations_for_dispatch_key("CPU"))
@@ -171,7 +174,7 @@ def test_what_only_a_backend_is_asked_for_has_no_kernel_for_the_cpu() -> None:
 
 
 def test_the_default_kernels_make_two_forms_of_the_out_form() -> None:
-    names = tables.order_of_work()[4][1]
+    names = dispatcher.order_of_work()[4][1]
     assert {"aten::xlogy.Tensor", "aten::exp_", "aten::mul_.Tensor"} <= names
     for name in names:
         base = name.removeprefix("aten::").partition(".")[0]
@@ -188,7 +191,7 @@ def test_the_default_kernels_make_two_forms_of_the_out_form() -> None:
 def test_the_exempt_operators_are_fallthroughs() -> None:
     ask = C._dispatch_kernel_for_dispatch_key_is_fallthrough
     for key in "Conjugate", "Negative", "ZeroTensor":
-        names = tables.exempt(key)
+        names = dispatcher.exempt(key)
         assert len(names) > 50
         assert all(ask(f"aten::{name}", key) for name in names)
         assert "clone" in names
@@ -197,8 +200,8 @@ def test_the_exempt_operators_are_fallthroughs() -> None:
 def test_our_exemptions_are_the_four_of_the_copies() -> None:
     ours = {
         (key, name)
-        for key in tables.PASSING_KEYS
-        for name, file in tables.exempt(key).items()
+        for key in dispatcher.PASSING_KEYS
+        for name, file in dispatcher.exempt(key).items()
         if "csrc/aten/copy.cpp" in file
     }
     assert ours == {
@@ -220,7 +223,7 @@ def test_the_keys_are_those_of_a_tensor_the_last_one_first(x) -> None:
     said = C._dispatch_key_set(x).removeprefix("DispatchKeySet(")
     said = said.removesuffix(")").split(", ")[::-1]
     assert dispatcher.keys_of(x) == said
-    bold = svg(tables.key_drawing()).findall("text[@class='key']")
+    bold = svg(dispatcher.key_drawing()).findall("text[@class='key']")
     assert [text.text for text in bold] == said
 
 
@@ -249,7 +252,7 @@ def test_what_is_entered_is_seen_and_not_looked_up(x) -> None:
 
 def test_the_boxes_are_what_was_entered_and_the_thick_ones_ours() -> None:
     _, found = dispatcher.calls_under_autocast()
-    drawing = svg(tables.key_drawing())
+    drawing = svg(dispatcher.key_drawing())
     assert len(drawing.findall("rect")) == sum(map(len, found.values()))
     ours = [
         operator

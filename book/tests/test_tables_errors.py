@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regions
-import tables
+from tables import emulator, errors
 
 TESTS = regions.ROOT / "backend" / "tests"
 HEADER = regions.ROOT / "backend" / "device" / "openreg.h"
@@ -27,23 +27,23 @@ def source_of(place: str) -> str:
 def test_every_error_of_the_header_has_a_row() -> None:
     text = HEADER.read_text()
     codes = re.findall(r"\b(orError\w+) = \d+,", text)
-    assert [*tables.device_error_names()] == ["orSuccess", *codes]
-    assert list(tables.DEVICE_ERRORS) == codes
+    assert [*emulator.device_error_names()] == ["orSuccess", *codes]
+    assert list(errors.DEVICE_ERRORS) == codes
     for name in codes:
-        assert f"| `{name}` |" in tables.device_errors()
+        assert f"| `{name}` |" in errors.device_errors()
 
 
-@pytest.mark.parametrize("name", tables.DEVICE_ERRORS)
+@pytest.mark.parametrize("name", errors.DEVICE_ERRORS)
 def test_every_error_has_a_test_that_expects_it(name: str) -> None:
-    code = source_of(tables.DEVICE_ERRORS[name].test)
+    code = source_of(errors.DEVICE_ERRORS[name].test)
     # Its name, or what only its test says of it.
     expects = {"orErrorDeviceFailed": "assert_tells_all"}
     assert expects.get(name, name) in code
 
 
-@pytest.mark.parametrize("name", tables.DEVICE_ERRORS)
+@pytest.mark.parametrize("name", errors.DEVICE_ERRORS)
 def test_twins_are_known_to_pytorch(name: str) -> None:
-    twin = tables.DEVICE_ERRORS[name].twin
+    twin = errors.DEVICE_ERRORS[name].twin
     if not twin.startswith("none: "):
         known = Path(torch.__file__).parent / "utils/hipify"
         mappings = (known / "cuda_to_hip_mappings.py").read_text()
@@ -53,7 +53,7 @@ def test_twins_are_known_to_pytorch(name: str) -> None:
 def test_exceptions_are_those_that_raise_error_throws() -> None:
     accelerator = {
         name
-        for name, row in tables.DEVICE_ERRORS.items()
+        for name, row in errors.DEVICE_ERRORS.items()
         if row.exception == "torch.AcceleratorError"
     }
     text = RAISE.read_text()
@@ -61,7 +61,7 @@ def test_exceptions_are_those_that_raise_error_throws() -> None:
         r"if \(error == (\w+)\) \{[^}]*?c10::AcceleratorError", text
     )
     assert set(branches) == accelerator
-    for row in tables.DEVICE_ERRORS.values():
+    for row in errors.DEVICE_ERRORS.values():
         kind = row.exception.removeprefix("torch.")
         assert (
             row.exception.startswith("none: ")
@@ -71,15 +71,15 @@ def test_exceptions_are_those_that_raise_error_throws() -> None:
 
 
 def test_what_comes_later_is_what_a_test_waits_for() -> None:
-    late = [row for row in tables.ERROR_TIMES if "later" in row]
+    late = [row for row in errors.ERROR_TIMES if "later" in row]
     assert len(late) == 1
     assert "late = MODE == 'async' or" in source_of(late[0].test)
-    assert late[0].error in tables.error_times()
+    assert late[0].error in errors.error_times()
 
 
-@pytest.mark.parametrize("row", tables.ERROR_TIMES, ids=lambda row: row.error)
+@pytest.mark.parametrize("row", errors.ERROR_TIMES, ids=lambda row: row.error)
 def test_every_time_has_a_test_that_expects_an_error(
-    row: tables.ErrorTime,
+    row: errors.ErrorTime,
 ) -> None:
     assert "pytest.raises" in source_of(row.test)
     marks = source_of(row.test).partition("def ")[0]

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 import regions
-import tables
+from tables import fallback
 
 TESTS = regions.ROOT / "backend" / "tests" / "test_fallback.py"
 
@@ -26,18 +26,20 @@ def body(test: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "row", tables.FALLBACK_ARGUMENTS, ids=lambda row: row.what
+    "row", fallback.FALLBACK_ARGUMENTS, ids=lambda row: row.what
 )
-def test_a_kind_of_argument_has_its_test(row: tables.Argument) -> None:
+def test_a_kind_of_argument_has_its_test(row: fallback.Argument) -> None:
     assert "ops()" in body(row.test)
-    assert f"`{row.test}`" in tables.fallback_arguments()
+    assert f"`{row.test}`" in fallback.fallback_arguments()
 
 
 @pytest.mark.parametrize(
-    "row", tables.FALLBACK_REFUSALS, ids=lambda row: row.what
+    "row", fallback.FALLBACK_REFUSALS, ids=lambda row: row.what
 )
-def test_a_refusal_has_its_message_from_its_test(row: tables.Refusal) -> None:
+def test_a_refusal_has_its_message_from_its_test(
+    row: fallback.Refusal,
+) -> None:
     test = body(row.test)
     assert "pytest.raises(" in test or "says" in test
     assert row.says in test.replace("\\", "")
-    assert f"`{row.says}`" in tables.fallback_refusals()
+    assert f"`{row.says}`" in fallback.fallback_refusals()

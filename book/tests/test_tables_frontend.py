@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import left_out
-import tables
 from _fresh import prints
+from tables import checklist, frontend
 
 ROOT = Path(torch.__file__).parent
 
@@ -94,18 +94,18 @@ def answer(code: str) -> str:
     return left_out.answer(code, {"torch": torch, "warnings": warnings})
 
 
-def says(row: tables.Lookup, text: str) -> bool:
+def says(row: frontend.Lookup, text: str) -> bool:
     checker = doctest.OutputChecker()
     return checker.check_output(row.without, text, doctest.ELLIPSIS)
 
 
 @pytest.mark.parametrize(
     "row",
-    [row for row in tables.LOOKUPS if row.name != "_lazy_init"],
+    [row for row in frontend.LOOKUPS if row.name != "_lazy_init"],
     ids=lambda row: row.name,
 )
 def test_without_the_name_pytorch_answers_as_the_row_says(
-    row: tables.Lookup, monkeypatch: pytest.MonkeyPatch
+    row: frontend.Lookup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.ones(1, device="openreg")
     for name in vars(torch.openreg).copy():  # put back what a use replaces
@@ -128,7 +128,7 @@ print(torch.openreg.is_initialized(), x == torch.rand(1).item())
 
 
 def test_without_lazy_init_early_seeds_are_lost() -> None:
-    (row,) = (row for row in tables.LOOKUPS if row.name == "_lazy_init")
+    (row,) = (row for row in frontend.LOOKUPS if row.name == "_lazy_init")
     for change, printed in (
         ("", "True True\n"),
         ("del torch.openreg._lazy_init", f"{row.without} False\n"),
@@ -138,16 +138,16 @@ def test_without_lazy_init_early_seeds_are_lost() -> None:
 
 def test_the_checklist_names_the_tests_above() -> None:
     rows = [
-        line for line in tables.checklist().splitlines() if __name__ in line
+        line for line in checklist.checklist().splitlines() if __name__ in line
     ]
     named = [re.findall(r"\.py::(\w+)", row)[0] for row in rows]
-    assert len(named) == len(tables.LOOKUPS)
+    assert len(named) == len(frontend.LOOKUPS)
     assert set(named) <= set(globals())
     assert named.count("test_without_lazy_init_early_seeds_are_lost") == 1
 
 
-@pytest.mark.parametrize("row", tables.LOOKUPS, ids=lambda row: row.name)
-def test_the_files_of_a_row_name_it(row: tables.Lookup) -> None:
+@pytest.mark.parametrize("row", frontend.LOOKUPS, ids=lambda row: row.name)
+def test_the_files_of_a_row_name_it(row: frontend.Lookup) -> None:
     for file in row.files.split():
         if file.startswith("csrc/"):  # the lookup is in the library beside it
             assert (ROOT / "include" / "torch" / file).is_file()
@@ -166,8 +166,8 @@ def test_no_lookup_lacks_a_row() -> None:
     folders = [p for p in ROOT.iterdir() if p.name not in ELSEWHERE]
     files = [p for p in folders if p.suffix == ".py"]
     files += [p for folder in folders for p in folder.rglob("*.py")]
-    found = tables.find_lookups(files)
-    rows = {row.name: row.files.split() for row in tables.LOOKUPS}
+    found = frontend.find_lookups(files)
+    rows = {row.name: row.files.split() for row in frontend.LOOKUPS}
     assert set(found) <= set(rows)
     for name, users in found.items():
         paths = [file.relative_to(ROOT).as_posix() for file in users]
@@ -175,7 +175,7 @@ def test_no_lookup_lacks_a_row() -> None:
 
 
 def test_further_lookups_name_what_is_missing() -> None:
-    lines = tables.further_lookups().splitlines()[2:]
+    lines = frontend.further_lookups().splitlines()[2:]
     cells = {line.split("|")[1].strip(" `"): line for line in lines}
     assert {"Stream", "current_stream", "set_device"} <= set(cells)
     assert cells["set_device"].endswith("| yes |")
@@ -198,7 +198,7 @@ MOVED = {
 def test_the_classes_of_the_generated_methods_can_move() -> None:
     rows = [
         [cell.strip(" `") for cell in line.strip("|").split("|")]
-        for line in tables.generated_methods().splitlines()[2:]
+        for line in frontend.generated_methods().splitlines()[2:]
     ]
     assert {name for name, _, _ in rows} == set(MOVED)
     for name, moves, tells in rows:

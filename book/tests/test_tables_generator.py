@@ -6,22 +6,22 @@ import re
 import pytest
 
 import regions
-import tables
+from tables import generator, virtuals
 
 TESTS = regions.ROOT / "backend" / "tests"
 
 
 def test_two_methods_of_the_generator_are_optional() -> None:
-    interface = tables.methods("generator")
+    interface = virtuals.methods("generator")
     optional = {name for name, m in interface.items() if m.default is not None}
     assert optional == {"graphsafe_get_state", "graphsafe_set_state"}
 
 
 @pytest.mark.parametrize(
-    "row", tables.GENERATOR_METHODS, ids=lambda row: row.name
+    "row", generator.GENERATOR_METHODS, ids=lambda row: row.name
 )
 def test_a_row_leads_to_its_override_and_its_test(
-    row: tables.GeneratorMethod,
+    row: generator.GeneratorMethod,
 ) -> None:
     found, _ = regions.find_regions(regions.read_sources())
     (region,) = (region for region in found if region.name == row.region)
@@ -37,4 +37,4 @@ def test_a_row_leads_to_its_override_and_its_test(
     first = row.asked_by.split("`")[1]
     call = first.removeprefix("Generator").removesuffix("()")
     assert f"{call}(" in ast.unparse(test)
-    assert f"`{row.test}`" in tables.generator_methods()
+    assert f"`{row.test}`" in generator.generator_methods()

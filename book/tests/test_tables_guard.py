@@ -6,14 +6,14 @@ import re
 import pytest
 
 import regions
-import tables
+from tables import guard, virtuals
 
 TESTS = regions.ROOT / "backend" / "tests"
 PAGE = regions.ROOT / "book" / "chapters" / "guard.md"
 
 
 def test_eight_of_24_methods_must_be_written() -> None:
-    interface = tables.methods("guard")
+    interface = virtuals.methods("guard")
     must = {name for name, m in interface.items() if m.default is None}
     assert (len(must), len(interface)) == (8, 24)
     assert {"exchangeDevice", "deviceCount", "exchangeStream"} < must
@@ -21,16 +21,16 @@ def test_eight_of_24_methods_must_be_written() -> None:
 
 def test_the_page_shows_each_default_as_the_toy_meets_it() -> None:
     page = PAGE.read_text()
-    for name, method in tables.methods("guard").items():
+    for name, method in virtuals.methods("guard").items():
         if method.default is not None:
-            _, *message = tables.default(method).split('"')
+            _, *message = virtuals.default(method).split('"')
             said = message[0] if message else "no error"
             assert f"\n{name}: {said}\n" in page
 
 
-@pytest.mark.parametrize("row", tables.GUARD_METHODS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", guard.GUARD_METHODS, ids=lambda row: row.name)
 def test_a_row_leads_to_its_override_and_its_test(
-    row: tables.GuardMethod,
+    row: guard.GuardMethod,
 ) -> None:
     found, _ = regions.find_regions(regions.read_sources())
     (region,) = (region for region in found if region.name == row.region)
@@ -44,4 +44,4 @@ def test_a_row_leads_to_its_override_and_its_test(
         for node in ast.walk(ast.parse((TESTS / file).read_text()))
         if isinstance(node, ast.FunctionDef)
     }
-    assert f"`{row.test}`" in tables.guard_methods()
+    assert f"`{row.test}`" in guard.guard_methods()

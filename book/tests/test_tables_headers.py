@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import regions
-import tables
 import torch_openreg
+from tables import headers
 
 BACKEND = regions.ROOT / "backend"
 EXPORTED = (BACKEND / "tests" / "exported_symbols.txt").read_text()
@@ -60,7 +60,7 @@ class Guard {
 
 
 def test_a_header_is_read_with_its_comments() -> None:
-    assert list(tables.entries(HEADER)) == [
+    assert list(headers.entries(HEADER)) == [
         ("About the header.", []),
         (
             "A caption. Takes `n` and a thing_t.",
@@ -76,19 +76,19 @@ def test_a_header_is_read_with_its_comments() -> None:
 
 
 def test_names_of_code_are_marked_and_stars_are_stars() -> None:
-    assert tables.as_prose("orFree or an or* call of `x_y` at *p, say -1_") == (
-        "`orFree` or an or\\* call of `x_y` at \\*p, say -1_"
-    )
+    assert headers.as_prose(
+        "orFree or an or* call of `x_y` at *p, say -1_"
+    ) == ("`orFree` or an or\\* call of `x_y` at \\*p, say -1_")
 
 
-@pytest.mark.parametrize("header", tables.public_headers())
+@pytest.mark.parametrize("header", headers.public_headers())
 def test_everything_that_is_offered_says_what_it_is(header: str) -> None:
     """Functions and macros do; a type may speak for itself."""
     text = (BACKEND / header).read_text()
-    found = list(tables.entries(text))
+    found = list(headers.entries(text))
     for entry in found:
         for declared in entry.declared:
-            head, _ = tables.directive(declared)
+            head, _ = headers.directive(declared)
             if re.match(r"\w+:(?:function|macro)", head):
                 assert entry.comment, declared
     # Whatever is marked for export has been found.
@@ -100,9 +100,9 @@ def test_everything_that_is_offered_says_what_it_is(header: str) -> None:
     assert len(declared) >= len(marks), names
 
 
-@pytest.mark.parametrize("header", tables.public_headers())
+@pytest.mark.parametrize("header", headers.public_headers())
 def test_what_a_header_declares_the_library_exports(header: str) -> None:
-    for entry in tables.entries((BACKEND / header).read_text()):
+    for entry in headers.entries((BACKEND / header).read_text()):
         for declared in entry.declared:
             name = re.search(r"(\w+)\(", declared)
             if name is None or re.match(
@@ -120,7 +120,7 @@ def test_the_public_headers_are_installed_under_a_name_of_their_own() -> None:
         path.relative_to(folder).as_posix(): path.read_text()
         for path in folder.rglob("*.h")
     }
-    names = {tables.installed_name(h): h for h in tables.public_headers()}
+    names = {headers.installed_name(h): h for h in headers.public_headers()}
     assert installed.keys() == names.keys()
     for name, text in installed.items():
         own = re.findall(r'#include "(.+)"', text)
@@ -132,6 +132,6 @@ def test_the_public_headers_are_installed_under_a_name_of_their_own() -> None:
 
 def test_every_public_header_is_on_a_page() -> None:
     pages = "".join(regions.read_pages().values())
-    for header in tables.public_headers():
-        assert f"```{{generated}} cpp_{Path(header).stem}\n" in pages
-        assert f"`<{tables.installed_name(header)}>`" in tables.cpp_headers()
+    for header in headers.public_headers():
+        assert f"```{{generated}} headers.cpp_{Path(header).stem}\n" in pages
+        assert f"`<{headers.installed_name(header)}>`" in headers.cpp_headers()

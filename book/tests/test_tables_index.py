@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 import regions
-import tables
+import tables.index
+from tables import build, start
 
 BOOK = regions.ROOT / "book"
-PAGES = [s.page for s in tables.SUBSYSTEMS if s.page]
+PAGES = [s.page for s in tables.index.SUBSYSTEMS if s.page]
 
 
 def toctree() -> list[str]:
@@ -22,40 +23,40 @@ def toctree() -> list[str]:
 
 def test_a_state_is_what_the_probes_found() -> None:
     good, bad = "x + 1", "raise RuntimeError"
-    assert tables.state({"a": good}) == ("works", [])
-    assert tables.state({"a": good, "b": bad}) == ("partly", ["b"])
-    assert tables.state({"a": bad}) == ("next", ["a"])
+    assert tables.index.state({"a": good}) == ("works", [])
+    assert tables.index.state({"a": good, "b": bad}) == ("partly", ["b"])
+    assert tables.index.state({"a": bad}) == ("next", ["a"])
 
 
 @pytest.mark.parametrize("mistake", ["y", "x +", "import nothing"])
 def test_a_mistake_in_a_probe_is_not_a_state(mistake: str) -> None:
     with pytest.raises((NameError, SyntaxError, ImportError)):
-        tables.runs(mistake)
+        tables.index.runs(mistake)
 
 
 @pytest.mark.parametrize(
-    "row", tables.SUBSYSTEMS, ids=lambda row: row.name.replace(" ", "-")
+    "row", tables.index.SUBSYSTEMS, ids=lambda row: row.name.replace(" ", "-")
 )
-def test_what_has_a_chapter_works(row: tables.Subsystem) -> None:
-    word, missing = tables.state(row.probes)
+def test_what_has_a_chapter_works(row: tables.index.Subsystem) -> None:
+    word, missing = tables.index.state(row.probes)
     if row.page:
         assert (BOOK / "chapters" / f"{row.page}.md").is_file()
         assert word != "next", missing
 
 
 def test_the_table_shows_every_subsystem_with_its_state() -> None:
-    lines = tables.subsystems().splitlines()[2:]
+    lines = tables.index.subsystems().splitlines()[2:]
     shown = [re.split(r" ?\| ?", line)[1:4] for line in lines]
     assert shown == [
-        [s.axis, s.name, f"**{tables.state(s.probes)[0]}**"]
-        for s in tables.SUBSYSTEMS
+        [s.axis, s.name, f"**{tables.index.state(s.probes)[0]}**"]
+        for s in tables.index.SUBSYSTEMS
     ]
 
 
 def test_axes_follow_the_table_of_contents() -> None:
     order = [toctree().index(f"chapters/{page}") for page in PAGES]
     assert order == sorted(order)
-    axes = [s.axis for s in tables.SUBSYSTEMS]
+    axes = [s.axis for s in tables.index.SUBSYSTEMS]
     assert len(set(axes)) == 4
     assert axes == sorted(axes, key=list(dict.fromkeys(axes)).index)
 
@@ -72,15 +73,15 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 
 def test_every_file_of_the_map_exists() -> None:
-    cells = [cell for cell, _ in tables.REFERENCE.values()]
-    paths = {path for cell in cells for path in tables.our_files(cell)}
+    cells = [cell for cell, _ in tables.index.REFERENCE.values()]
+    paths = {path for cell in cells for path in tables.index.our_files(cell)}
     backend = regions.ROOT / "backend"
     assert not {path for path in paths if not (backend / path).exists()}
 
 
 def test_the_map_names_every_file_of_the_runtime() -> None:
-    cells = [cell for cell, _ in tables.REFERENCE.values()]
-    paths = {path for cell in cells for path in tables.our_files(cell)}
+    cells = [cell for cell, _ in tables.index.REFERENCE.values()]
+    paths = {path for cell in cells for path in tables.index.our_files(cell)}
     runtime = (regions.ROOT / "backend" / "csrc" / "runtime").glob("*.cpp")
     named = {Path(path).name for path in paths}
     # What belongs to the emulator, and what the reference backend lacks.
@@ -89,16 +90,16 @@ def test_the_map_names_every_file_of_the_runtime() -> None:
 
 
 def test_the_four_objects_are_the_installed_ones() -> None:
-    parts = tables.shared_objects()
+    parts = build.shared_objects()
     assert len(parts) == 4
     for part in parts:
         assert part.path.is_file()
         row = f"| `{part.path.name.split('.')[0]}.so` | {part.duty}"
-        assert row in tables.objects()
+        assert row in build.objects()
 
 
 def test_activate_names_the_environment_of_the_noxfile() -> None:
     noxfile = (regions.ROOT / "noxfile.py").read_text()
     assert 'SHARED = ROOT / ".nox" / "shared"\n' in noxfile
     assert "make_venv(session, SHARED)" in noxfile
-    assert "source .nox/shared/bin/activate\n" in tables.activate()
+    assert "source .nox/shared/bin/activate\n" in start.activate()

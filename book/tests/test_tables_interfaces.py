@@ -5,7 +5,7 @@ import ast
 import pytest
 
 import regions
-import tables
+from tables import interfaces, virtuals
 
 TESTS = regions.ROOT / "backend" / "tests"
 
@@ -36,8 +36,8 @@ class TORCH_API Iface : public Base {
 
 
 def test_a_header_is_read_as_the_compiler_reads_it() -> None:
-    found = tables.virtual_methods(HEADER, "Iface")
-    assert {name: tables.default(m) for name, m in found.items()} == {
+    found = virtuals.virtual_methods(HEADER, "Iface")
+    assert {name: virtuals.default(m) for name, m in found.items()} == {
         "must": "does not compile",
         "does": 'raises "not here: https://a { b"',
         "nothing": "does nothing",
@@ -48,31 +48,31 @@ def test_a_header_is_read_as_the_compiler_reads_it() -> None:
     assert found["must"].signature == "bool must(int a = -1) const"
     assert found["nothing"].signature == "void nothing(void*)"
     with pytest.raises(ValueError, match="no header has a class Gone"):
-        tables.virtual_methods(HEADER, "Gone")
+        virtuals.virtual_methods(HEADER, "Gone")
 
 
-@pytest.mark.parametrize("key", tables.INTERFACES)
+@pytest.mark.parametrize("key", virtuals.INTERFACES)
 def test_every_method_of_the_headers_is_spoken_of(key: str) -> None:
-    declared, said = tables.methods(key), tables.SAID[key]
+    declared, said = virtuals.methods(key), interfaces.SAID[key]
     assert not declared.keys() - said.keys(), "say something about these"
     assert not said.keys() - declared.keys(), "PyTorch has these no more"
 
 
-@pytest.mark.parametrize("key", tables.INTERFACES)
+@pytest.mark.parametrize("key", virtuals.INTERFACES)
 def test_what_must_be_written_is(key: str) -> None:
-    must = {n for n, m in tables.methods(key).items() if m.default is None}
-    assert must <= set(tables.overrides(key)) | tables.provided(key)
+    must = {n for n, m in virtuals.methods(key).items() if m.default is None}
+    assert must <= set(virtuals.overrides(key)) | virtuals.provided(key)
 
 
 def test_of_three_interfaces_every_method_is_ours() -> None:
     for key in ("hooks", "guard", "generator"):
-        assert set(tables.overrides(key)) == set(tables.methods(key))
+        assert set(virtuals.overrides(key)) == set(virtuals.methods(key))
 
 
-@pytest.mark.parametrize("key", tables.INTERFACES)
+@pytest.mark.parametrize("key", virtuals.INTERFACES)
 def test_every_row_names_a_test_that_exists(key: str) -> None:
-    shown = tables.interface(key)
-    for name, said in tables.SAID[key].items():
+    shown = interfaces.interface(key)
+    for name, said in interfaces.SAID[key].items():
         file, function = said.test.split("::")
         tree = ast.parse((TESTS / file).read_text())
         assert function in {
@@ -84,6 +84,6 @@ def test_every_row_names_a_test_that_exists(key: str) -> None:
 
 
 def test_every_macro_that_registers_is_one_of_pytorchs() -> None:
-    assert tables.macros_used().keys() == tables.MACROS.keys()
-    for name in tables.MACROS:
-        assert tables.macro(name).startswith(f"{name}("), name
+    assert interfaces.macros_used().keys() == interfaces.MACROS.keys()
+    for name in interfaces.MACROS:
+        assert interfaces.macro(name).startswith(f"{name}("), name

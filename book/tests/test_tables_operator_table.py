@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-import tables
+from tables import operator_table
 
 WHAT_RUNS = {
     "sub": ("n", ["sub.Tensor"]),
@@ -16,7 +16,7 @@ WHAT_RUNS = {
 
 @pytest.mark.parametrize("entry", WHAT_RUNS)
 def test_a_row_shows_what_runs(entry: str) -> None:
-    row = tables.look(entry)
+    row = operator_table.look(entry)
     assert row is not None
     assert (row.tier, row.operators[: len(WHAT_RUNS[entry][1])]) == WHAT_RUNS[
         entry
@@ -24,7 +24,7 @@ def test_a_row_shows_what_runs(entry: str) -> None:
 
 
 def test_dtypes_are_the_cpus() -> None:
-    row = tables.look("linalg.cholesky")
+    row = operator_table.look("linalg.cholesky")
     assert row is not None
     assert row.dtypes == ["float32", "float64", "complex64"]
 
@@ -32,33 +32,39 @@ def test_dtypes_are_the_cpus() -> None:
 def test_an_operator_that_only_the_cpu_has_would_fall_back() -> None:
     library = torch.library.Library("openreg_table_test", "DEF")
     library.define("twice(Tensor x) -> Tensor")
-    assert tables.tier("openreg_table_test::twice") == "x"
+    assert operator_table.tier("openreg_table_test::twice") == "x"
     library.impl("twice", lambda x: x * 2, "CPU")
-    assert tables.tier("openreg_table_test::twice") == "f"
+    assert operator_table.tier("openreg_table_test::twice") == "f"
     library.impl("twice", lambda x: x, "PrivateUse1")
-    assert tables.tier("openreg_table_test::twice") in "na"
+    assert operator_table.tier("openreg_table_test::twice") in "na"
     library._destroy()
 
 
 def test_no_operator_of_aten_falls_back() -> None:
-    last = [line.split("|")[-2] for line in tables.operator_tiers().split("\n")]
-    counts = dict(zip(tables.LETTERS, map(int, last[2:]), strict=True))
+    last = [
+        line.split("|")[-2]
+        for line in operator_table.operator_tiers().split("\n")
+    ]
+    counts = dict(zip(operator_table.LETTERS, map(int, last[2:]), strict=True))
     assert counts["f"] == 0
     assert min(counts["n"], counts["a"], counts["c"], counts["x"]) > 0
 
 
 def test_every_known_difference_is_shown() -> None:
-    text = tables.known_differences()
-    assert tables.known_lines()
-    for line in tables.known_lines():
+    text = operator_table.known_differences()
+    assert operator_table.known_lines()
+    for line in operator_table.known_lines():
         assert f"`{line.operator}`" in text
         assert line.reason in text
 
 
 def test_a_row_has_a_letter_for_each_dtype() -> None:
-    row = tables.look("linalg.cholesky")
+    row = operator_table.look("linalg.cholesky")
     assert row is not None
-    assert tables.show(row)[:2] == ("`linalg.cholesky`", "`aa···a`")
-    known = tables.look("tril")
+    assert operator_table.show(row)[:2] == (
+        "`linalg.cholesky`",
+        "`aa···a`",
+    )
+    known = operator_table.look("tril")
     assert known is not None
-    assert tables.show(known)[0] == "`tril` *"
+    assert operator_table.show(known)[0] == "`tril` *"

@@ -5,9 +5,9 @@ import importlib.util
 import pytest
 import torch
 
-import tables
+from tables import common, performance
 
-PROGRAM = tables.ROOT / "backend" / "tests" / "bench_device.py"
+PROGRAM = common.ROOT / "backend" / "tests" / "bench_device.py"
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def bench():
 
 
 def test_the_figures_are_of_todays_program_and_version(bench) -> None:
-    kept = tables.recorded()
+    kept = performance.recorded()
     rows = list(bench.rows("cpu"))
     assert list(kept["rows"]) == list(bench.COLUMNS)
     for column in kept["rows"].values():
@@ -34,16 +34,16 @@ def test_the_figures_are_of_todays_program_and_version(bench) -> None:
 
 
 def test_every_row_with_a_backward_pass_is_printed_for_both_threads() -> None:
-    lines = tables.performance_backward().splitlines()[2:]
-    kept = tables.recorded()["calling thread"]
+    lines = performance.performance_backward().splitlines()[2:]
+    kept = performance.recorded()["calling thread"]
     for line, (row, (cpu, device)) in zip(lines, kept.items(), strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert (cells[0], cells[3]) == (row, f"{device / cpu:.2f}")
 
 
 def test_every_row_of_the_device_is_printed_with_its_ratio(bench) -> None:
-    lines = tables.performance_rows().splitlines()[2:]
-    kept, most = tables.recorded()["rows"]["auto"], bench.AT_MOST
+    lines = performance.performance_rows().splitlines()[2:]
+    kept, most = performance.recorded()["rows"]["auto"], bench.AT_MOST
     for line, (row, (cpu, device)) in zip(lines, kept.items(), strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[0] == row
@@ -53,14 +53,14 @@ def test_every_row_of_the_device_is_printed_with_its_ratio(bench) -> None:
 
 
 def test_the_step_of_two_threads_is_printed_for_every_place() -> None:
-    kept = tables.recorded()["two threads"]
-    lines = tables.performance_threads().splitlines()
+    kept = performance.recorded()["two threads"]
+    lines = performance.performance_threads().splitlines()
     assert lines[0].count("backward on") == len(kept)
     assert len(lines[2:]) == len(kept["autograd's thread"])
 
 
 def test_only_convolution_and_lstm_lack_a_fallback() -> None:
-    columns = tables.recorded()["rows"]
+    columns = performance.recorded()["rows"]
     lacking = [
         row for row, found in columns["copying fallback"].items() if not found
     ]

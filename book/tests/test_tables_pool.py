@@ -7,7 +7,6 @@ import torch
 from _pages import svg
 
 import regions
-import tables
 from tables import pool
 
 
@@ -17,7 +16,7 @@ def test_every_call_of_the_pool_has_one_row() -> None:
     ).read_text()
     used = set(re.findall(r"\b(or[A-Z]\w+)\(|&(or[A-Z]\w+)", text))
     names = {name for pair in used for name in pair if name}
-    assert names == set(tables.POOL_CALLS)
+    assert names == set(pool.POOL_CALLS)
 
 
 # The drawing of a segment
@@ -74,7 +73,7 @@ def test_the_page_tells_what_the_program_did(history) -> None:
 
 
 def test_the_drawing_is_that_of_the_blocks(history) -> None:
-    drawing = svg(tables.pool_drawing())
+    drawing = svg(pool.pool_drawing())
     lines = [x.text for x in drawing.findall("text[@class='code']")]
     assert lines == [line for line, _ in history]
     drawn = drawing.findall("rect")
@@ -89,4 +88,4 @@ def test_the_drawing_is_that_of_the_blocks(history) -> None:
     assert "del x: free 4 MiB, y 8 MiB, free 8 MiB;" in drawing.get(
         "aria-label"
     )
-    assert tables.pool_drawing() == tables.pool_drawing()
+    assert pool.pool_drawing() == pool.pool_drawing()

@@ -7,7 +7,7 @@ import pytest
 
 import _fresh
 import regions
-import tables
+from tables import python_backend
 
 EXAMPLE = regions.ROOT / "backend" / "examples" / "python_backend.py"
 
@@ -54,7 +54,10 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
     """What one process says to all probes."""
-    probes = [*DOES, *(row.probe for row in tables.PYTHON_LIMITS)]
+    probes = [
+        *DOES,
+        *(row.probe for row in python_backend.PYTHON_LIMITS),
+    ]
     process = run(PROGRAM, json.dumps(probes))
     assert process.returncode == 0, process.stdout
     last = process.stdout.splitlines()[-1]
@@ -69,10 +72,14 @@ def test_it_computes(probe: str, answers: dict[str, str]) -> None:
 
 
 @pytest.mark.proves("python-limits")
-@pytest.mark.parametrize("row", tables.PYTHON_LIMITS, ids=lambda row: row.probe)
-def test_a_limit_is_one(row: tables.Limit, answers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "row", python_backend.PYTHON_LIMITS, ids=lambda row: row.probe
+)
+def test_a_limit_is_one(
+    row: python_backend.Limit, answers: dict[str, str]
+) -> None:
     assert answers[row.probe].startswith(row.says)
-    assert f"`{row.probe}`" in tables.python_limits()
+    assert f"`{row.probe}`" in python_backend.python_limits()
 
 
 def test_a_new_storage_ends_the_process() -> None:

@@ -7,14 +7,18 @@ import ast
 import pytest
 
 import regions
-import tables
+from tables import storage
 
 TESTS = regions.ROOT / "backend" / "tests"
-ROWS = [*tables.CHANGES, *tables.SHARING, *tables.DLPACK]
+ROWS = [
+    *storage.CHANGES,
+    *storage.SHARING,
+    *storage.DLPACK,
+]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.what)
-def test_a_row_has_a_test(row: tables.Rule) -> None:
+def test_a_row_has_a_test(row: storage.Rule) -> None:
     file, name = row.test.split("::")
     assert name in {
         node.name
@@ -28,23 +32,23 @@ def test_no_test_stands_for_two_rows() -> None:
 
 
 def test_every_row_of_sharing_is_compared_with_cuda() -> None:
-    assert all(row.cuda for row in tables.SHARING)
-    lines = tables.sharing_rules().splitlines()
-    assert len(lines) == len(tables.SHARING) + 2
+    assert all(row.cuda for row in storage.SHARING)
+    lines = storage.sharing_rules().splitlines()
+    assert len(lines) == len(storage.SHARING) + 2
 
 
-@pytest.mark.parametrize("where", tables.MAP_LOCATIONS)
+@pytest.mark.parametrize("where", storage.MAP_LOCATIONS)
 def test_a_tensor_arrives_where_the_row_says(where: str) -> None:
-    assert tables.arrival(where) == tables.MAP_LOCATIONS[where]
-    assert f"| `{where}` | `{tables.arrival(where)}` |" in (
-        tables.map_locations()
+    assert storage.arrival(where) == storage.MAP_LOCATIONS[where]
+    assert f"| `{where}` | `{storage.arrival(where)}` |" in (
+        storage.map_locations()
     )
 
 
 def test_a_fact_has_a_letter_for_each_place() -> None:
-    for row in tables.SURVIVALS:
-        assert len(row.kept) == len(tables.PLACES)
+    for row in storage.SURVIVALS:
+        assert len(row.kept) == len(storage.PLACES)
         assert set(row.kept) <= {"y", "n"}
-    assert tables.survivals().count("kept") == sum(
-        row.kept.count("y") for row in tables.SURVIVALS
+    assert storage.survivals().count("kept") == sum(
+        row.kept.count("y") for row in storage.SURVIVALS
     )

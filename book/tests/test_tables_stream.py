@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import regions
-import tables
 from tables import stream
 
 TESTS = regions.ROOT / "backend" / "tests"
@@ -17,11 +16,11 @@ def test_the_modes_are_those_that_the_device_reads() -> None:
     source = (regions.ROOT / "backend" / "device" / "config.cpp").read_text()
     (listed,) = re.findall(r'"OPENREG_LAUNCH", "([a-z, ]+)"', source)
     assert re.findall(r"auto|async|blocking", listed) == [
-        mode for mode, _, _ in tables.LAUNCH_MODES
+        mode for mode, _, _ in stream.LAUNCH_MODES
     ]
 
 
-@pytest.mark.parametrize("row", tables.LAUNCH_MODES, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", stream.LAUNCH_MODES, ids=lambda row: row[0])
 def test_every_mode_has_a_test_that_names_it(row) -> None:
     file, function = row[2].split("::")
     text = (TESTS / file).read_text()
@@ -30,9 +29,9 @@ def test_every_mode_has_a_test_that_names_it(row) -> None:
 
 
 def test_stream_and_event_calls_have_their_own_tables() -> None:
-    assert "orStreamQuery" in tables.stream_calls()
-    assert "orEventRecord" not in tables.stream_calls()
-    assert "orEventRecord" in tables.event_calls()
+    assert "orStreamQuery" in stream.stream_calls()
+    assert "orEventRecord" not in stream.stream_calls()
+    assert "orEventRecord" in stream.event_calls()
 
 
 def test_the_timeline_shows_a_run_in_its_order() -> None:
@@ -53,11 +52,11 @@ def test_the_timeline_shows_a_run_in_its_order() -> None:
 def test_the_program_that_is_drawn_is_the_one_that_is_shown() -> None:
     page = (regions.ROOT / "book" / "chapters" / "event.md").read_text()
     source, drawing = (
-        page.index(f"{{generated}} {name}")
+        page.index(f"{{generated}} stream.{name}")
         for name in ("timeline_source", "stream_timeline")
     )
     assert source < drawing
-    assert "second.wait_stream(first)" in tables.timeline_source()
+    assert "second.wait_stream(first)" in stream.timeline_source()
 
 
 @pytest.mark.parametrize("kind", ["Stream", "Event"])

@@ -2,20 +2,63 @@
 
 A table is made from the package or from the one list beside its function, so
 that a page never repeats what the code knows. The tables of a page are in the
-module with the page's name. Add a function there, name it in `all.py` and in
-the page, and add to book/tests/test_tables*.py what must hold for its rows.
+module with the page's name: write a function there, name both in the page, and
+add to book/tests/test_tables*.py what must hold for its rows.
+
+A module that reads files of this tree names them in READS, as patterns below
+the root, so that an edit of one prints the page anew.
 """
 
+from __future__ import annotations
+
+import glob
+import os
+import re
 from importlib import import_module
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+
+from regions import ROOT
+
+# What is made from the sources, and changes when they do not.
+MADE = re.compile(r"/(?:__pycache__|_build)/")
+IMPORTS = re.compile(r"^(?:from|import) tables\.(\w+)", re.M)
 
 
-def __getattr__(name: str) -> Any:
-    """Imports `all`, and so PyTorch, when the first name of it is asked."""
-    if not name.startswith("__"):
-        everything = vars(import_module("tables.all"))
-        # A function may have the name of its module: it goes first.
-        globals().update((n, v) for n, v in everything.items() if n[:2] != "__")
-        if name in everything:
-            return everything[name]
-    raise AttributeError(f"module 'tables' has no attribute {name!r}")
+def make(name: str) -> str:
+    """What `module.function` returns."""
+    module, _, function = name.partition(".")
+    known = Path(__file__).with_name(f"{module}.py").exists()
+    made_by = known and vars(import_module(f"tables.{module}")).get(function)
+    if not callable(made_by):
+        raise LookupError(f"book/_ext/tables/{module}.py has no {function}().")
+    return made_by()
+
+
+def behind(name: str) -> set[str]:
+    """Patterns of the files on which the tables of a module depend."""
+    found: set[str] = set()
+    left = {name}
+    while left:
+        module = import_module(f"tables.{left.pop()}")
+        path = Path(module.__file__)
+        if str(path) not in found:
+            found |= {str(path), *getattr(module, "READS", ())}
+            left.update(IMPORTS.findall(path.read_text("utf-8")))
+    # What tables ask, found without importing it: PyTorch and the package,
+    # in the tree and as it was built.
+    torch, package = map(find_spec, ("torch", "torch_openreg"))
+    found.add(str(Path(torch.origin).with_name("version.py")))
+    for folder in package.submodule_search_locations:
+        found |= {f"{folder}/**/*.py", f"{folder}/**/*.so"}
+    return found
+
+
+def stamps(patterns: set[str]) -> dict[str, int]:
+    """When each file that a pattern names was changed."""
+    return {
+        path: os.stat(path).st_mtime_ns
+        for pattern in patterns
+        for path in glob.glob(os.path.join(ROOT, pattern), recursive=True)
+        if os.path.isfile(path) and not MADE.search(path)
+    }

@@ -9,6 +9,8 @@ import proof
 import regions
 from tables.common import table
 
+READS = ("*", "backend/**", "book/**", "build/proof/proof.json")
+
 UNRUN = (
     "This tree has not been tested in full yet: `nox -s tests`, without "
     "anything after it, runs everything and writes the numbers; "

@@ -9,6 +9,11 @@ from typing import NamedTuple
 
 from tables.common import ROOT, first_sentence, table
 
+READS = (
+    "backend/csrc/runtime/device.h",
+    "backend/torch_openreg/csrc/bindings.cpp",
+)
+
 
 class DevicePurpose(NamedTuple):
     name: str

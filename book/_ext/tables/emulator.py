@@ -10,6 +10,8 @@ from typing import NamedTuple
 from tables.common import ROOT, first_sentence, table
 from tables.headers import as_prose, entries
 
+READS = ("backend/device/openreg.h",)
+
 DEVICE_HEADER = ROOT / "backend" / "device" / "openreg.h"
 
 

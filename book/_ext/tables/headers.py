@@ -13,6 +13,12 @@ from typing import NamedTuple
 
 from tables.common import ROOT, first_sentence, table
 
+READS = (
+    "backend/CMakeLists.txt",
+    "backend/csrc/runtime/*.h",
+    "backend/device/openreg.h",
+)
+
 BACKEND = ROOT / "backend"
 
 

@@ -342,4 +342,6 @@ def reference_map() -> str:
         names = code(theirs.split(", "))
         return names, code(paths) if here else "next", remark
 
-    return table(("There", "Here, below `backend`", ""), map(row, REFERENCE))
+    return table(
+        ("There", "Here, below `backend`", "What it is"), map(row, REFERENCE)
+    )

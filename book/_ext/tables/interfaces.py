@@ -22,6 +22,8 @@ from tables.virtuals import (
     provided,
 )
 
+READS = ("backend/csrc/**/*.cpp",)
+
 
 class Said(NamedTuple):
     """What the book says of a method: where, or in a sentence, and its test."""

@@ -16,6 +16,8 @@ from tables.checklist import MODULE, POINTS
 from tables.common import ROOT, table
 from tables.frontend import LOOKUPS
 
+READS = ("*.py", "*.toml", "backend/**", "book/**/*.md", "book/_ext/**")
+
 GAP = "…"  # what varies in a message
 # A call that raises, warns or reports, and how many of its arguments come
 # before the message.

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 from tables.common import ROOT, code, table
 from tables.dispatcher import REFUSED, is_boxed
 
+READS = ("backend/tests/*.py",)
+
 
 def test_module(name: str) -> Any:
     """A module of backend/tests, which pytest may have imported already."""

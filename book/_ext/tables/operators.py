@@ -8,6 +8,8 @@ from typing import Any
 
 from tables.common import ROOT, table
 
+READS = ("backend/tests/everyday.py",)
+
 
 def minimal_rows() -> Any:
     """The rows that backend/tests/test_minimal.py proves."""

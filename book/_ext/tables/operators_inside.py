@@ -10,6 +10,8 @@ from tables.common import ROOT, table
 from tables.dispatcher import REFUSED, is_boxed, with_choice
 from tables.stubs import SERVED
 
+READS = ("backend/csrc/aten/*",)
+
 ATEN = ROOT / "backend" / "csrc" / "aten"
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from tables.common import ROOT, table
 
+READS = ("book/_ext/tables/performance.json",)
+
 RECORD = ROOT / "book" / "_ext" / "tables" / "performance.json"
 
 

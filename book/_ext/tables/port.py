@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from tables.common import ROOT, code, table
 
+READS = ("pyproject.toml", "backend/**")
+
 
 class Name(NamedTuple):
     what: str

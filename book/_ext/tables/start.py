@@ -6,6 +6,8 @@ import re
 
 from tables.common import ROOT
 
+READS = ("README.md", "noxfile.py")
+
 
 def commands() -> str:
     """The README's commands, which .ci/run executes as they stand."""

@@ -11,6 +11,8 @@ import torch
 
 from tables.common import code, table
 
+READS = ("book/_ext/tables/stubs.txt",)
+
 TORCH = Path(torch.__file__).parent
 LIST = Path(__file__).with_name("stubs.txt")
 

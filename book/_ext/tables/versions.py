@@ -19,6 +19,8 @@ from tables.common import table
 from tables.interfaces import MACROS, macro
 from tables.virtuals import INTERFACES, include_folder, methods
 
+READS = ("book/_ext/tables/versions.json",)
+
 FILE = Path(__file__).with_suffix(".json")
 Headers = dict[str, dict[str, str]]
 
