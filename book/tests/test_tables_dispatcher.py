@@ -100,7 +100,13 @@ def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
         for n in overridden
         if "AutogradPrivateUse1" not in dispatcher.registered(n)
     }
-    assert without == {"aten::_has_compatible_shallow_copy_type"}
+    # These are not differentiable in the first place.
+    packing = {n for n in without if n.startswith("aten::fbgemm_")}
+    assert without - packing == {
+        "aten::_has_compatible_shallow_copy_type",
+        "aten::_saturate_weight_to_fp16",
+        "aten::choose_qparams_optimized",
+    }
 
 
 # The operator set
