@@ -85,7 +85,7 @@ def test_the_map_names_every_file_of_the_runtime() -> None:
     runtime = (regions.ROOT / "backend" / "csrc" / "runtime").glob("*.cpp")
     named = {Path(path).name for path in paths}
     # What belongs to the emulator, and what the reference backend lacks.
-    ours = {"address.cpp", "storage.cpp"}
+    ours = {"storage.cpp"}
     assert {path.name for path in runtime} - named == ours
 
 

@@ -11,6 +11,8 @@ from torch.openreg.testing import Gate
 from tables.common import drawing, table
 
 POOL_CALLS = {
+    "orGetAddressSpace": "Where device addresses begin, to find a block by its "
+    "own.",
     "orMalloc": "Memory of the current device. Being full has a code of its "
     "own, `orErrorMemoryAllocation`.",
     "orFree": "Gives it back. Here no work uses it any more.",
