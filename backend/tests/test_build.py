@@ -11,6 +11,7 @@ import pytest
 
 import torch_openreg
 import torch_openreg._C as C
+from cmake import CMAKE_BIN_DIR
 
 pytestmark = pytest.mark.one_mode
 
@@ -114,8 +115,9 @@ def test_package_declares_what_it_is() -> None:
 
 
 def configure(folder: Path, *settings: str, **env: str) -> str:
+    # The script of that name is Python's, and hears of what Python is told.
     result = subprocess.run(
-        ["cmake", "-S", BACKEND, "-B", folder, "-G", "Ninja"]
+        [Path(CMAKE_BIN_DIR) / "cmake", "-S", BACKEND, "-B", folder, "-GNinja"]
         + [f"-D{setting}" for setting in settings],
         env=os.environ | env,
         capture_output=True,
