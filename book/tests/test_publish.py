@@ -76,3 +76,19 @@ def test_a_weekly_run_tests_both_builds_of_pytorch() -> None:
     assert "matrix.build == 'cpu' && vars.PIP_EXTRA_INDEX_URL" in index
     assert find(job, "version.cuda is None")
     assert job["steps"][-1]["run"] == "nox -s tests"
+
+
+def test_a_pull_request_passes_the_parts_of_ci() -> None:
+    check = yaml.safe_load(PATH.with_name("check.yml").read_text())
+    sessions = check["jobs"]["session"]["strategy"]["matrix"]["session"]
+    run = (regions.ROOT / ".ci" / "run").read_text()
+    whole = {*re.findall(r"nox -s (\w+)", run), "docs"}
+    assert whole <= {*sessions, "tests"}
+    for name in sessions:
+        assert f"def {name}(session" in NOXFILE
+    tests = check["jobs"]["tests"]
+    assert tests["steps"][-1]["run"] == "nox -s tests"
+    pyproject = (regions.ROOT / "pyproject.toml").read_text()
+    for python in tests["strategy"]["matrix"]["python"]:
+        assert f'"Programming Language :: Python :: {python}"' in pyproject
+    assert not {"pages", "id-token"} & check["permissions"].keys()
