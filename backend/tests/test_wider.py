@@ -129,7 +129,8 @@ def test_what_no_dtype_has_is_refused(row: Row) -> None:
     assert row.entry in REFUSED
     op = ENTRIES[row.entry]
     moved = tree_map(Mover("openreg"), next(samples(op, row.dtype, False)))
-    with pytest.raises(NotImplementedError, match="Could not run"):
+    # It has no kernel on the CPU, and it may draw (torch 2.13).
+    with pytest.raises(NotImplementedError, match="takes no generator"):
         plain(op)(moved)
 
 

@@ -72,7 +72,10 @@ ScalarType common_dtype(
           values[i], [&](const at::Tensor& t) { read.push_back(t); });
     }
   }
-  return at::native::result_type(read);
+  // Quantized numbers have no dtype in common with others.
+  const bool quantized = std::ranges::any_of(
+      read, [](const auto& t) { return c10::isQIntType(t.scalar_type()); });
+  return quantized ? ScalarType::Undefined : at::native::result_type(read);
 }
 
 // What is of `from`, or complex of it, converted to the same of `to`.
