@@ -134,6 +134,14 @@ def test_what_no_dtype_has_is_refused(row: Row) -> None:
         plain(op)(moved)
 
 
+def test_what_a_kernel_refuses_in_a_sentence_is_left_as_it_is() -> None:
+    x = torch.ones(2, dtype=torch.complex64)
+    for device in ("cpu", "openreg"):
+        with pytest.raises(NotImplementedError) as refused:
+            torch.ceil(x.to(device))
+        assert str(refused.value) == "ceil is not supported for complex inputs"
+
+
 def test_rows_of_integers_and_truth_values_are_known_by_their_numbers() -> None:
     x = torch.tensor([1, 2, 2, 7], device="openreg")
     for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, x.dtype):
