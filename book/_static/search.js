@@ -7,7 +7,8 @@ var Scorer = {
   score: ([page, title, anchor, description, score, file, kind]) => {
     if (kind === "object" && score > Scorer.objNameMatch) score += 25;
     if (kind === "title" && score > Scorer.title) score += 35;
-    if (kind === "index" && page === "reference/python") score = 12;
+    const listed = /^reference\/(?!environment)/.test(page); // names, not places
+    if (kind === "index" && listed) score = Math.min(score, 12);
     if (page.startsWith("about/")) score -= 10;
     return score;
   },
