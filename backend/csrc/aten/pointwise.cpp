@@ -1,3 +1,7 @@
+#include <iterator>
+#include <string>
+#include <string_view>
+
 #include <ATen/native/Activation.h>
 #include <ATen/native/BinaryOps.h>
 #include <ATen/native/Lerp.h>
@@ -7,34 +11,25 @@
 #include <ATen/native/UnaryOps.h>
 #include <ATen/ops/abs_native.h>
 #include <ATen/ops/abs_ops.h>
-#include <ATen/ops/add_cpu_dispatch.h>
 #include <ATen/ops/add_native.h>
 #include <ATen/ops/add_ops.h>
-#include <ATen/ops/addcdiv_cpu_dispatch.h>
 #include <ATen/ops/addcdiv_native.h>
 #include <ATen/ops/addcdiv_ops.h>
-#include <ATen/ops/addcmul_cpu_dispatch.h>
 #include <ATen/ops/addcmul_native.h>
 #include <ATen/ops/addcmul_ops.h>
-#include <ATen/ops/clamp_min_cpu_dispatch.h>
 #include <ATen/ops/clamp_min_native.h>
-#include <ATen/ops/div_cpu_dispatch.h>
+#include <ATen/ops/clamp_min_ops.h>
 #include <ATen/ops/div_native.h>
 #include <ATen/ops/div_ops.h>
-#include <ATen/ops/lerp_cpu_dispatch.h>
 #include <ATen/ops/lerp_native.h>
 #include <ATen/ops/lerp_ops.h>
-#include <ATen/ops/mul_cpu_dispatch.h>
 #include <ATen/ops/mul_native.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/relu_ops.h>
-#include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <ATen/ops/sqrt_native.h>
 #include <ATen/ops/sqrt_ops.h>
-#include <ATen/ops/sub_cpu_dispatch.h>
 #include <ATen/ops/sub_native.h>
 #include <ATen/ops/sub_ops.h>
-#include <ATen/ops/threshold_backward_cpu_dispatch.h>
 #include <ATen/ops/threshold_backward_native.h>
 #include <ATen/ops/threshold_backward_ops.h>
 
@@ -103,16 +98,17 @@ struct Into final : Kernel {
 };
 // [/pointwise-in-place]
 
-// [pointwise-plain] Which operands can be shifted.
+// [pointwise-convert] Which operands need no conversion.
 // On the device an iterator leaves type promotion to the kernel, and a CPU
 // kernel expects it done. So all are of one dtype; a number may be the host's.
-inline bool plain(const at::Tensor& self, const at::Tensor& other) {
+inline bool needs_no_conversion(
+    const at::Tensor& self, const at::Tensor& other) {
   const auto& host = self.is_cpu() ? self : other;
   return self.scalar_type() == other.scalar_type() &&
          (self.device() == other.device() || (host.is_cpu() && !host.dim()));
 }
-// [/pointwise-plain]
-inline bool plain(const at::Tensor&, const at::Scalar&) {
+// [/pointwise-convert]
+inline bool needs_no_conversion(const at::Tensor&, const at::Scalar&) {
   return true;
 }
 
@@ -120,15 +116,16 @@ inline bool plain(const at::Tensor&, const at::Scalar&) {
 // What Python passes for 2 in `x * 2` is a 0-dim CPU tensor of its own dtype;
 // the result has that of x. This is the conversion that the CPU's iterator
 // makes. Lower precisions keep it as it is: their kernels compute in float.
-at::Tensor number_for(const at::Tensor& self, const at::Tensor& other) {
+c10::MaybeOwned<at::Tensor> number_for(
+    const at::Tensor& self, const at::Tensor& other) {
   const auto type = self.scalar_type();
   const auto from = other.scalar_type();
   if (!other.unsafeGetTensorImpl()->is_wrapped_number() || type == from ||
       (type != at::kFloat && type != at::kDouble) ||
       (from != at::kDouble && from != at::kLong)) {
-    return other;
+    return c10::MaybeOwned<at::Tensor>::borrowed(other);
   }
-  const at::Tensor result(at::detail::empty_cpu({}, type));
+  at::Tensor result(at::detail::empty_cpu({}, type));
   const auto assign = [&](auto value) {
     if (type == at::kFloat) {
       *result.mutable_data_ptr<float>() = static_cast<float>(value);
@@ -138,9 +135,13 @@ at::Tensor number_for(const at::Tensor& self, const at::Tensor& other) {
   };
   from == at::kDouble ? assign(*other.const_data_ptr<double>())
                       : assign(*other.const_data_ptr<int64_t>());
-  return result;
+  return c10::MaybeOwned<at::Tensor>::owned(std::move(result));
 }
 // [/pointwise-number]
+inline const at::Scalar* number_for(
+    const at::Tensor&, const at::Scalar& number) {
+  return &number;
+}
 
 inline c10::DeviceIndex index_of(const at::Tensor& tensor) {
   return tensor.is_privateuseone() ? tensor.device().index() : -1;
@@ -149,10 +150,10 @@ inline c10::DeviceIndex index_of(const at::Scalar&) {
   return -1;
 }
 
-// Whether the shifted form can serve: only here, and only plain operands.
+// Whether the shifted form can serve: only here, and on operands as they are.
 template <typename... Rest>
 bool shifts(const at::Tensor& self, const Rest&... rest) {
-  return is_usual_or_bool(self) && (plain(self, rest) && ...) &&
+  return is_usual_or_bool(self) && (needs_no_conversion(self, rest) && ...) &&
          runs_inline(std::max({index_of(self), index_of(rest)...}));
 }
 
@@ -179,46 +180,30 @@ bool sure(const Args&... args) {
   return (usual(args) && ...) && (fits_all(args) && ...);
 }
 
-// [pointwise-run] First half, then one of the two second halves.
-// `second` is the CPU's operator with the result as its last argument.
-template <typename Kernel, typename Second, typename... Args>
-at::Tensor run(const char* name, Second second, const Args&... args) {
-  Functional<Kernel> kernel;
-  kernel.meta(args...);
+// [pointwise-run] After `meta`, one of the two second halves.
+// `Out` is the CPU's operator with the result as its last argument.
+template <typename Out, typename Kernel, typename... Args>
+void finish(
+    Kernel& kernel,
+    const char* name,
+    const at::Tensor& output,
+    const Args&... args) {
   if (shifts(args...)) {
-    kernel.impl(args..., kernel.output);
-  } else {
-    run_or_queue(
-        sure(args..., kernel.output),
-        kernel.output.device().index(),
-        name,
-        second,
-        args...,
-        kernel.output);
+    kernel.impl(args..., output);
+    return;
   }
-  return std::move(kernel.output);
+  run_or_queue(
+      sure(args..., output),
+      output.device().index(),
+      name,
+      [](auto&... aliases) {
+        constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
+        Out::redispatch(cpu, aliases...);
+      },
+      args...,
+      output);
 }
 // [/pointwise-run]
-
-template <typename Kernel, typename Second, typename... Args>
-at::Tensor& run_in_place(
-    const char* name, Second second, at::Tensor& self, const Args&... args) {
-  Into<Kernel> kernel(self);
-  kernel.meta(self, args...);
-  if (shifts(self, args...)) {
-    kernel.impl(self, args..., self);
-  } else {
-    run_or_queue(
-        sure(self, args...),
-        self.device().index(),
-        name,
-        second,
-        self,
-        args...,
-        self);
-  }
-  return self;
-}
 
 // [pointwise-out] With out=: on shifted addresses, or by the alias kernel.
 template <typename Kernel, typename Op, typename... Args>
@@ -233,203 +218,125 @@ at::Tensor& run_out(at::Tensor& out, const Args&... args) {
 }
 // [/pointwise-out]
 
-at::Tensor& add_out(
+// Which dtypes go the short way. Others take an alias.
+enum class Takes { kAll, kFloats };
+
+// "add_" of "aten::add_", as streams and their errors call it.
+template <typename Op>
+constexpr const char* short_name = Op::name + std::size("aten::") - 1;
+
+// "add_.Tensor", as operators are registered.
+std::string name_in(std::string_view schema) {
+  return std::string(schema.substr(0, schema.find('(')));
+}
+
+// A function with the signature of `Op`, functional or in place.
+template <typename Row, typename Op, typename Signature = typename Op::schema>
+struct Form;
+
+// [pointwise-forms] Two signatures, and what is done for each.
+template <typename Row, typename Op, typename... T>
+struct Form<Row, Op, at::Tensor(const at::Tensor&, T...)> {
+  static at::Tensor call(const at::Tensor& self, T... rest) {
+    return Row::suits(self)
+               ? Row::run(short_name<Op>, self, *number_for(self, rest)...)
+               : Alias<Op>::call(self, rest...);
+  }
+};
+
+template <typename Row, typename Op, typename... T>
+struct Form<Row, Op, at::Tensor&(at::Tensor&, T...)> {
+  static at::Tensor& call(at::Tensor& self, T... rest) {
+    return Row::suits(self)
+               ? Row::run_in_place(
+                     short_name<Op>, self, *number_for(self, rest)...)
+               : Alias<Op>::call(self, rest...);
+  }
+};
+// [/pointwise-forms]
+
+// [pointwise-row] PyTorch's kernel, the CPU's operator, and which dtypes.
+// `numbers` are arguments that the kernel has and the operator has not.
+template <typename Kernel, typename Out, Takes takes, int... numbers>
+struct Row {
+  static bool suits(const at::Tensor& self) {
+    return takes == Takes::kAll || self.is_floating_point();
+  }
+  template <typename... Args>
+  static at::Tensor run(const char* name, const Args&... args) {
+    Functional<Kernel> kernel;
+    kernel.meta(args..., at::Scalar(numbers)...);
+    finish<Out>(kernel, name, kernel.output, args..., at::Scalar(numbers)...);
+    return std::move(kernel.output);
+  }
+  template <typename... Args>
+  static at::Tensor& run_in_place(
+      const char* name, at::Tensor& self, const Args&... args) {
+    Into<Kernel> kernel(self);
+    kernel.meta(self, args..., at::Scalar(numbers)...);
+    finish<Out>(kernel, name, self, self, args..., at::Scalar(numbers)...);
+    return self;
+  }
+  template <typename... Ops>
+  static void add(const Registrar& add) {
+    (add(name_in(Ops::schema_str).c_str(), &Form<Row, Ops>::call), ...);
+  }
+};
+// [/pointwise-row]
+
+template <typename Kernel, typename Op>
+at::Tensor& sum_out(
     const at::Tensor& self,
     const at::Tensor& other,
     const at::Scalar& alpha,
     at::Tensor& out) {
-  using Kernel = at::native::structured_ufunc_add_CPU;
-  return run_out<Kernel, at::_ops::add_out>(
-      out, self, number_for(self, other), alpha);
+  return run_out<Kernel, Op>(out, self, *number_for(self, other), alpha);
 }
 
-at::Tensor& sub_out(
-    const at::Tensor& self,
-    const at::Tensor& other,
-    const at::Scalar& alpha,
-    at::Tensor& out) {
-  using Kernel = at::native::structured_sub_out;
-  return run_out<Kernel, at::_ops::sub_out>(
-      out, self, number_for(self, other), alpha);
-}
-
-// [pointwise-kernels] One line for each operator.
-at::Tensor add(
-    const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-  return run<at::native::structured_ufunc_add_CPU>(
-      "add", &at::cpu::add_outf, self, number_for(self, other), alpha);
-}
-
-at::Tensor sub(
-    const at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-  return run<at::native::structured_sub_out>(
-      "sub", &at::cpu::sub_outf, self, number_for(self, other), alpha);
-}
-
-at::Tensor mul(const at::Tensor& self, const at::Tensor& other) {
-  return run<at::native::structured_mul_out>(
-      "mul", &at::cpu::mul_outf, self, number_for(self, other));
-}
-// [/pointwise-kernels]
-
-at::Tensor& add_(
-    at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-  return run_in_place<at::native::structured_ufunc_add_CPU>(
-      "add_", &at::cpu::add_outf, self, number_for(self, other), alpha);
-}
-
-at::Tensor& sub_(
-    at::Tensor& self, const at::Tensor& other, const at::Scalar& alpha) {
-  return run_in_place<at::native::structured_sub_out>(
-      "sub_", &at::cpu::sub_outf, self, number_for(self, other), alpha);
-}
-
-at::Tensor& mul_(at::Tensor& self, const at::Tensor& other) {
-  return run_in_place<at::native::structured_mul_out>(
-      "mul_", &at::cpu::mul_outf, self, number_for(self, other));
-}
+using Mul = Row<at::native::structured_mul_out, at::_ops::mul_out, Takes::kAll>;
 
 // What torch._foreach_mul_ calls, with the number first. In a lower precision
 // the number is rounded there, and only there.
 at::Tensor& mul_out(
     const at::Tensor& self, const at::Tensor& other, at::Tensor& out) {
   const auto type = out.scalar_type();
-  if (out.is_same(other) && (type == at::kFloat || type == at::kDouble)) {
-    return mul_(out, self);
-  }
-  if (out.is_same(self)) {
-    return mul_(out, other);
+  const bool reversed =
+      out.is_same(other) && (type == at::kFloat || type == at::kDouble);
+  if (reversed || out.is_same(self)) {
+    return Mul::run_in_place(
+        "mul_", out, *number_for(out, reversed ? self : other));
   }
   return run_out<at::native::structured_mul_out, at::_ops::mul_out>(
-      out, self, number_for(self, other));
-}
-
-void clamp_min(
-    const at::Tensor& self, const at::Scalar& least, at::Tensor out) {
-  at::cpu::clamp_min_outf(self, least, out);
-}
-
-at::Tensor relu(const at::Tensor& self) {
-  return self.is_floating_point() ? run<at::native::structured_clamp_min_out>(
-                                        "relu", &clamp_min, self, at::Scalar(0))
-                                  : Alias<at::_ops::relu>::call(self);
-}
-
-at::Tensor& relu_(at::Tensor& self) {
-  return self.is_floating_point()
-             ? run_in_place<at::native::structured_clamp_min_out>(
-                   "relu_", &clamp_min, self, at::Scalar(0))
-             : Alias<at::_ops::relu_>::call(self);
-}
-
-// [pointwise-floats] Floats go the short way.
-// Other dtypes take an alias.
-template <typename Kernel, typename Op, typename Second, typename... Args>
-at::Tensor run_floats(
-    const char* name, Second second, const at::Tensor& self, Args&&... args) {
-  return self.is_floating_point() ? run<Kernel>(name, second, self, args...)
-                                  : Alias<Op>::call(self, args...);
-}
-// [/pointwise-floats]
-
-template <typename Kernel, typename Op, typename Second, typename... Args>
-at::Tensor& run_floats_in_place(
-    const char* name, Second second, at::Tensor& self, Args&&... args) {
-  return self.is_floating_point()
-             ? run_in_place<Kernel>(name, second, self, args...)
-             : Alias<Op>::call(self, args...);
-}
-
-void div_out(const at::Tensor& self, const at::Tensor& other, at::Tensor out) {
-  at::cpu::div_outf(self, other, out);
-}
-
-at::Tensor div(const at::Tensor& self, const at::Tensor& other) {
-  return run_floats<at::native::structured_div_out, at::_ops::div_Tensor>(
-      "div", &div_out, self, number_for(self, other));
-}
-
-at::Tensor& div_(at::Tensor& self, const at::Tensor& other) {
-  using Kernel = at::native::structured_div_out;
-  return run_floats_in_place<Kernel, at::_ops::div__Tensor>(
-      "div_", &div_out, self, number_for(self, other));
-}
-
-at::Tensor sqrt(const at::Tensor& self) {
-  return run_floats<at::native::structured_sqrt_out, at::_ops::sqrt>(
-      "sqrt", &at::cpu::sqrt_outf, self);
-}
-
-void lerp_out(
-    const at::Tensor& self,
-    const at::Tensor& end,
-    const at::Scalar& weight,
-    at::Tensor out) {
-  at::cpu::lerp_outf(self, end, weight, out);
-}
-
-at::Tensor& lerp_(
-    at::Tensor& self, const at::Tensor& end, const at::Scalar& weight) {
-  using Kernel = at::native::structured_lerp_Scalar;
-  return run_floats_in_place<Kernel, at::_ops::lerp__Scalar>(
-      "lerp_", &lerp_out, self, end, weight);
-}
-
-at::Tensor& addcmul_(
-    at::Tensor& self,
-    const at::Tensor& a,
-    const at::Tensor& b,
-    const at::Scalar& value) {
-  using Kernel = at::native::structured_addcmul_out;
-  return run_floats_in_place<Kernel, at::_ops::addcmul_>(
-      "addcmul_", &at::cpu::addcmul_outf, self, a, b, value);
-}
-
-at::Tensor& addcdiv_(
-    at::Tensor& self,
-    const at::Tensor& a,
-    const at::Tensor& b,
-    const at::Scalar& value) {
-  using Kernel = at::native::structured_addcdiv_out;
-  return run_floats_in_place<Kernel, at::_ops::addcdiv_>(
-      "addcdiv_", &at::cpu::addcdiv_outf, self, a, b, value);
-}
-
-at::Tensor threshold_backward(
-    const at::Tensor& grad, const at::Tensor& self, const at::Scalar& least) {
-  using Kernel = at::native::structured_threshold_backward_out;
-  return self.is_floating_point()
-             ? run<Kernel>(
-                   "threshold_backward",
-                   &at::cpu::threshold_backward_outf,
-                   grad,
-                   self,
-                   least)
-             : Alias<at::_ops::threshold_backward>::call(grad, self, least);
+      out, self, *number_for(self, other));
 }
 
 }  // namespace
 
-// [pointwise-register] The fast forms: functional, in place and out=.
-void register_pointwise(const Registrar& register_kernel) {
-  register_kernel("add.Tensor", &add);
-  register_kernel("add_.Tensor", &add_);
-  register_kernel("add.out", &add_out);
-  register_kernel("sub.Tensor", &sub);
-  register_kernel("sub_.Tensor", &sub_);
-  register_kernel("sub.out", &sub_out);
-  register_kernel("mul.Tensor", &mul);
-  register_kernel("mul_.Tensor", &mul_);
-  register_kernel("mul.out", &mul_out);
-  register_kernel("relu", &relu);
-  register_kernel("relu_", &relu_);
-  register_kernel("div.Tensor", &div);
-  register_kernel("div_.Tensor", &div_);
-  register_kernel("sqrt", &sqrt);
-  register_kernel("lerp_.Scalar", &lerp_);
-  register_kernel("addcmul_", &addcmul_);
-  register_kernel("addcdiv_", &addcdiv_);
-  register_kernel("threshold_backward", &threshold_backward);
+// [pointwise-register] One row for each operator.
+void register_pointwise(const Registrar& add) {
+  using namespace at::native;
+  namespace op = at::_ops;
+  using enum Takes;
+  using Add = structured_ufunc_add_CPU;
+  using Sub = structured_sub_out;
+  using Threshold = structured_threshold_backward_out;
+  Row<Add, op::add_out, kAll>::add<op::add_Tensor, op::add__Tensor>(add);
+  Row<Sub, op::sub_out, kAll>::add<op::sub_Tensor, op::sub__Tensor>(add);
+  Mul::add<op::mul_Tensor, op::mul__Tensor>(add);
+  add("add.out", &sum_out<Add, op::add_out>);
+  add("sub.out", &sum_out<Sub, op::sub_out>);
+  add("mul.out", &mul_out);
+  using Div = Row<structured_div_out, op::div_out, kFloats>;
+  Div::add<op::div_Tensor, op::div__Tensor>(add);
+  using Relu = Row<structured_clamp_min_out, op::clamp_min_out, kFloats, 0>;
+  Relu::add<op::relu, op::relu_>(add);
+  Row<structured_sqrt_out, op::sqrt_out, kFloats>::add<op::sqrt>(add);
+  using Lerp = Row<structured_lerp_Scalar, op::lerp_Scalar_out, kFloats>;
+  Lerp::add<op::lerp__Scalar>(add);
+  Row<structured_addcmul_out, op::addcmul_out, kFloats>::add<op::addcmul_>(add);
+  Row<structured_addcdiv_out, op::addcdiv_out, kFloats>::add<op::addcdiv_>(add);
+  Row<Threshold, op::threshold_backward_grad_input, kFloats>::add<
+      op::threshold_backward>(add);
 }
 // [/pointwise-register]
 
