@@ -37,6 +37,12 @@ def grow(x):
     x.resize_(4).fill_(1)
 
 
+def thrice_in_a_row(x, out):
+    """Takes `out` for contiguous, as some of PyTorch's own kernels do."""
+    torch.mul(x, 3, out=out.as_strided(x.shape, (x.shape[1], 1)))
+    return out
+
+
 def fail(x):
     x.add_(1)
     raise ZeroDivisionError
@@ -48,6 +54,7 @@ KERNELS = {
     "twice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": (
         lambda x, out: torch.mul(x, 2, out=out)
     ),
+    "thrice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)": thrice_in_a_row,
     "bump_(Tensor(a!) x) -> ()": bump,
     "grow_(Tensor(a!) x) -> ()": grow,
     "twice_twice(Tensor x, Tensor y) -> Tensor": twice_twice,
@@ -333,6 +340,13 @@ class TestWriting:
                 numbers(2, 3, device=d), out=torch.empty(0, device=d)
             )
         )
+
+    def test_out_may_have_any_strides(self) -> None:
+        x = numbers(2, 3)
+        out = torch.zeros(3, 2, device="openreg").t()
+        assert ops().thrice(x, out=out) is out
+        assert out.stride() == (1, 2)
+        assert out.tolist() == [[3, 6, 9], [12, 15, 18]]
 
     def test_in_place_it_is_resized(self) -> None:
         x = numbers(2)

@@ -9,6 +9,7 @@
 #include <torch/library.h>
 
 #include "csrc/aten/alias.h"
+#include "csrc/aten/outputs.h"
 #include "csrc/aten/registry.h"
 #include "csrc/dtype/widen.h"
 #include "csrc/runtime/generator.h"
@@ -202,6 +203,7 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto device = device_of_call(
       schema, c10::ArrayRef<c10::IValue>(stack->data() + first, count));
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  const OrderedOutputs outputs(schema, stack);
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[first + i];
@@ -226,6 +228,7 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
     const_cast<c10::IValue&>(value) = change_tensors(
         value, [&](const at::Tensor& t) { return aliases.adopt(t); });
   }
+  outputs.give_back(schema, stack);
 }
 // [/boxed-kernel]
 

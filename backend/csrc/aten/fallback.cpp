@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include "csrc/aten/boxed.h"
+#include "csrc/aten/outputs.h"
 #include "csrc/aten/registry.h"
 
 namespace openreg {
@@ -238,11 +239,13 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
   }
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  const OrderedOutputs outputs(schema, stack);
   Copies copies;
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
   for (const auto& tensor : unsaid) {
     tensor.copy_(copies.of(tensor));
   }
+  outputs.give_back(schema, stack);
 }
 // [/fallback-kernel]
 

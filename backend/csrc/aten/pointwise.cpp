@@ -341,10 +341,12 @@ void register_pointwise(const Registrar& add) {
 // [/pointwise-register]
 
 // [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
-// What the loop has no code for takes an alias.
+// What the loop has no code for takes an alias. So do complex numbers, whose
+// result it would copy to wherever `out` is.
 static at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
-  return is_usual(self) ? at::native::abs_out(self, out)
-                        : Alias<at::_ops::abs_out>::call(self, out);
+  return is_usual(self) && !self.is_complex()
+             ? at::native::abs_out(self, out)
+             : Alias<at::_ops::abs_out>::call(self, out);
 }
 
 void register_abs(const Registrar& add) {

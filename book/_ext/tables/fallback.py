@@ -67,6 +67,12 @@ FALLBACK_ARGUMENTS = [
         "TestWriting::test_out_is_resized",
     ),
     Argument(
+        "`Tensor(a!) out` that is not contiguous",
+        "The kernel gets one that is, which is copied back; some kernels "
+        "mind no strides.",
+        "TestWriting::test_out_may_have_any_strides",
+    ),
+    Argument(
         "`Tensor(a!)[]`",
         "Each is written back.",
         "TestWriting::test_a_list",

@@ -39,8 +39,8 @@ TIERS = {
     "c": Tier(
         "[one boxed function for all](#one-kernel-for-a-thousand-operators)",
         "everything else that the CPU has; sparse, quantized, nested",
-        "boxed.cpp boxed.h nested.cpp parts.cpp parts.h quantized.cpp "
-        "sparse.cpp",
+        "boxed.cpp boxed.h nested.cpp outputs.cpp outputs.h parts.cpp "
+        "parts.h quantized.cpp sparse.cpp",
     ),
     "d": Tier(
         "[the fallback](fallback.md)",

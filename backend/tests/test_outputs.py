@@ -1,0 +1,89 @@
+"""What is given as `out=`: of any strides, and on the right device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from _operators import ENTRIES, by_the_book, probe
+from _probes import Elsewhere, GuardedOutputs
+
+# Entries whose CPU kernels take an `out=` for contiguous (torch 2.13).
+CARELESS = [
+    "log_softmax",
+    "lu_unpack",
+    "narrow_copy",
+    "nn.functional.adaptive_max_pool3d",
+    "nn.functional.avg_pool3d",
+    "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d",
+    "nn.functional.gelu",
+    "nn.functional.interpolate.bicubic",
+    "nn.functional.logsigmoid",
+    "nn.functional.max_pool3d",
+    "nn.functional.max_unpool2d",
+    "nn.functional.pad.replicate",
+    "softmax",
+    "tril",
+    "triu",
+]
+
+
+@pytest.mark.proves("inside-out-strides")
+@pytest.mark.parametrize("name", CARELESS)
+def test_an_output_of_any_strides_gets_the_result(name: str) -> None:
+    mode = GuardedOutputs()
+    with by_the_book():
+        for form in ("forward", "gradient"):
+            probe(mode, ENTRIES[name], torch.float32, form, 2)
+    assert mode.faults == set()
+    assert mode.asked > 0
+
+
+def test_an_output_of_another_shape_is_resized() -> None:
+    x = torch.arange(6.0, device="openreg").view(2, 3)
+    out = torch.zeros(4, 4, device="openreg").t()
+    with pytest.warns(UserWarning, match="An output with one or more elements"):
+        assert torch.softmax(x, 1, out=out) is out
+    assert out.cpu().equal(x.cpu().softmax(1))
+
+
+def test_an_output_that_overlaps_itself_is_refused() -> None:
+    x = torch.arange(6.0, device="openreg").view(2, 3)
+    out = torch.zeros(1, device="openreg").expand(2, 3)
+    with pytest.raises(RuntimeError, match="refers to a single memory"):
+        torch.softmax(x, 1, out=out)
+
+
+def test_an_output_that_overlaps_an_argument_is_refused() -> None:
+    for device in ("cpu", "openreg"):
+        x = torch.arange(9.0, device=device).view(3, 3)
+        with pytest.raises(RuntimeError, match="refer to a single memory"):
+            torch.exp(x, out=x.t())
+        assert torch.exp(x.t(), out=x.t()).is_set_to(x.t())
+
+
+def test_numbers_are_drawn_in_the_order_of_memory() -> None:
+    found = []
+    for device in ("cpu", "openreg"):
+        torch.manual_seed(1)
+        out = torch.zeros(8, 4, device=device).t()
+        torch.bernoulli(torch.full((4, 8), 0.5, device=device), out=out)
+        found.append(out.tolist())
+    assert found[0] == found[1]
+
+
+ELSEWHERE = ["abs", "add", "softmax", "sort", "mm", "index_select", "where"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_what_is_elsewhere_is_refused(name: str, dtype: torch.dtype) -> None:
+    op = ENTRIES[name]
+    if dtype not in op.dtypes:
+        dtype = torch.float64
+    mode = Elsewhere()
+    with by_the_book():
+        probe(mode, op, dtype, "forward", 2)
+    assert mode.faults == set()
+    assert mode.asked > 0
