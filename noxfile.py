@@ -8,9 +8,7 @@ what they are made from has changed.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
-import itertools
 import logging
 import os
 import re
@@ -18,7 +16,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +25,7 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / ".ci"))
 import machine  # noqa: E402
+from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST  # noqa: E402
 
 SHARED = ROOT / ".nox" / "shared"
 RELEASE = ROOT / ".nox" / "release"
@@ -38,14 +36,6 @@ PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 
 # Who looks on sees each step; a log has what went wrong.
 QUIET = () if sys.stdout.isatty() else ("--quiet",)
-PYTEST = ("python", "-m", "pytest")
-# A file, and so a page, is run by one process from its top to its end.
-CORES = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-AT_ONCE = (
-    f"--numprocesses={CORES}",
-    "--dist=loadfile",
-    "--no-loadscope-reorder",  # the longest stand early in the alphabet
-)
 # What Sphinx keeps from one print to the next stays outside the site.
 PRINT = ("sphinx-build", "-j", "auto", "-d", SITE.parent / "doctrees")
 SILENT = "q" if QUIET else ""
@@ -65,21 +55,6 @@ ROOMS = {
     "backend/csrc/aten": 3200,
     "backend/csrc/dtype": 200,
 }
-
-# Tests whose outcome could depend on which thread comes first.
-CONCURRENT = (
-    "device_stream",
-    "device_event",
-    "stream",
-    "event",
-    "launch",
-    "pool",
-    "errors",
-    "exit",
-    "sharing",
-    "host_allocator",
-    "bindings",
-)
 
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "none"
@@ -335,11 +310,8 @@ def tests(session: nox.Session) -> None:
         run(session, *PYTEST, *several, *what, **compiler())
         return
     count_all(session)
-    # However work is launched, the same must come of it.
-    again = (*PYTEST, *AT_ONCE, ROOT / "backend" / "tests", "-m")
-    for mode in ("async", "blocking"):
-        env = {**counting(), "OPENREG_LAUNCH": mode}
-        run(session, *again, "not stress and not one_mode", **env)
+    for mode in OTHER_MODES:
+        run(session, *PYTEST, *AGAIN, **counting(), OPENREG_LAUNCH=mode)
     run(session, "python", PROOF_PROGRAM, CHECKED_TREE)
 
 
@@ -395,42 +367,13 @@ def accept(session: nox.Session) -> None:
 
 @nox.session
 def stress(session: nox.Session) -> None:
-    """Run the long tests once, and those of concurrency twenty times over.
+    """Run long tests and those of concurrency, or all on a busy machine.
 
-    In ten of these, busy processes take the cores away at any moment.
+    After -- `busy` or `twice`, and how often, it is the whole suite.
     """
     build_checked(session)
-    run(session, *PYTEST, "-m", "stress", *session.posargs)
-    if session.posargs:
-        return
-    tests = ROOT / "backend" / "tests"
-    files = [
-        path
-        for subject in CONCURRENT
-        for path in sorted(tests.glob(f"test_{subject}*.py"))
-    ]
-    for turn, (others, mode) in enumerate(
-        itertools.product([0, 3], ["auto", "async"] * 5), 1
-    ):
-        way = f"OPENREG_LAUNCH={mode}, {others} busy processes beside"
-        session.log(f"Concurrency, {turn} of 20, {way}.")
-        with busy(others):
-            run(session, *PYTEST, *files, OPENREG_LAUNCH=mode)
-
-
-@contextlib.contextmanager
-def busy(count: int) -> Iterator[None]:
-    """So many processes that want a core each; they end with this one."""
-    spin = f"import os\nwhile os.getppid() == {os.getpid()}: pass"
-    others = [
-        subprocess.Popen([sys.executable, "-c", spin]) for _ in range(count)
-    ]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
+    program = ROOT / ".ci" / "stress.py"
+    run(session, "python", program, *session.posargs, **compiler())
 
 
 @nox.session

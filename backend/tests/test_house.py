@@ -12,6 +12,7 @@ from nox.command import CommandFailed
 
 import noxfile
 import sanitize
+import stress
 
 pytestmark = pytest.mark.one_mode
 
@@ -202,3 +203,47 @@ def test_a_sanitizer_that_is_silent_is_named(does: str) -> None:
     sanitize.find_planted(["sh", "-c", "echo race >&2; exit 1"], "race")
     with pytest.raises(SystemExit, match="Not found: race"):
         sanitize.find_planted(["sh", "-c", does], "race")
+
+
+def test_busy_processes_end_with_what_they_stand_beside() -> None:
+    with pytest.raises(ZeroDivisionError), stress.busy(2) as others:
+        assert [other.poll() for other in others] == [None, None]
+        1 / 0  # noqa: B018
+    assert None not in [other.poll() for other in others]
+
+
+def test_stress_runs_whole_suites_in_every_mode(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """Here a suite is a program that says its mode, and fails in one."""
+    says = "import os, sys; print(mode := os.getenv('OPENREG_LAUNCH', 'auto'))"
+    monkeypatch.delenv("OPENREG_LAUNCH", raising=False)
+    monkeypatch.setattr(stress, "PYTEST", (sys.executable, "-c", says))
+    assert stress.main(["busy", "1"])
+    assert capfd.readouterr().out.splitlines()[1:] == [
+        *("1: auto", "1: async", "1: blocking"),
+        "1 of 1 suites passed.",
+    ]
+    fails = f"{says}; sys.exit(mode == 'async')"
+    monkeypatch.setattr(stress, "PYTEST", (sys.executable, "-c", fails))
+    assert not stress.main(["twice", "2"])
+    said = capfd.readouterr().out.splitlines()
+    assert said.count("2: blocking") == 2
+    assert said[-1] == "0 of 4 suites passed."
+
+
+@pytest.mark.parametrize("failing", [None, 0, 7])
+def test_stress_repeats_tests_of_concurrency_until_one_fails(
+    monkeypatch: pytest.MonkeyPatch, failing: int | None
+) -> None:
+    ran: list[tuple[str, ...]] = []
+
+    def run_tests(mode: str | None, *arguments: str) -> bool:
+        ran.append(arguments)
+        return len(ran) - 1 != failing
+
+    monkeypatch.setattr(stress, "run_tests", run_tests)
+    assert stress.main([]) == (failing is None)
+    assert len(ran) == (21 if failing is None else failing + 1)
+    assert ran[0] == ("-m", "stress")
+    assert all(Path(name).exists() for run in ran[1:] for name in run)
