@@ -12,6 +12,7 @@ import regions
 PATH = regions.ROOT / ".github" / "workflows" / "site.yml"
 CONF = (regions.ROOT / "book" / "conf.py").read_text()
 NOXFILE = (regions.ROOT / "noxfile.py").read_text()
+PYPROJECT = (regions.ROOT / "pyproject.toml").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,7 @@ def test_it_publishes_the_folder_that_was_printed(jobs: dict) -> None:
     assert Path(folder) == Path(*re.findall(r'"(\w+)"', site))
     publish = jobs["publish"]
     assert publish["needs"] == "print"
+    assert publish["if"] == "github.ref == 'refs/heads/main'"
     assert publish["permissions"] == {"pages": "write", "id-token": "write"}
     assert publish["environment"]["name"] == "github-pages"
     step = find(publish, "deploy-pages")
@@ -62,10 +64,7 @@ def test_it_uses_the_host_s_own_actions_and_names_no_other_host(
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", use) for use in uses)
     assert "://" not in PATH.read_text()
     python = find(jobs["print"], "setup-python")["with"]["python-version"]
-    assert (
-        f'requires-python = ">={python},'
-        in (regions.ROOT / "pyproject.toml").read_text()
-    )
+    assert f'requires-python = ">={python},' in PYPROJECT
 
 
 def test_a_weekly_run_tests_both_builds_of_pytorch() -> None:
@@ -88,7 +87,43 @@ def test_a_pull_request_passes_the_parts_of_ci() -> None:
         assert f"def {name}(session" in NOXFILE
     tests = check["jobs"]["tests"]
     assert tests["steps"][-1]["run"] == "nox -s tests"
-    pyproject = (regions.ROOT / "pyproject.toml").read_text()
     for python in tests["strategy"]["matrix"]["python"]:
-        assert f'"Programming Language :: Python :: {python}"' in pyproject
+        assert f'"Programming Language :: Python :: {python}"' in PYPROJECT
     assert not {"pages", "id-token"} & check["permissions"].keys()
+
+
+CHANGELOG = (regions.ROOT / "book" / "about" / "changelog.md").read_text()
+GROUPS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_the_changelog_has_releases_with_groups() -> None:
+    unreleased, *releases = re.findall(r"^## (.*)$", CHANGELOG, re.M)
+    assert unreleased == "Unreleased"
+    found = [re.fullmatch(r"(\S+) \(\d{4}-\d\d-\d\d\)", r) for r in releases]
+    versions = [match[1] for match in found if match]
+    assert len(versions) == len(releases)
+    assert f'\nversion = "{versions[0]}"\n' in PYPROJECT
+    numbers = [tuple(map(int, version.split("."))) for version in versions]
+    assert numbers == sorted(numbers, reverse=True)
+    for part in re.split(r"^## .*$", CHANGELOG, flags=re.M)[2:]:
+        groups = re.findall(r"^### (.*)$", part, re.M)
+        assert set(groups) <= GROUPS
+        assert len(groups) == len(set(groups))
+        # Each line of a release is in one of its groups.
+        assert not re.findall(r"^- ", part.partition("\n### ")[0], re.M)
+
+
+def test_the_version_of_the_package_stands_in_one_place() -> None:
+    (version,) = re.findall(r'^version = "(.*)"$', PYPROJECT, re.M)
+    stands = re.compile(rf"(?<![\d.-]){re.escape(version)}(?![\d.])")
+    places = (
+        "*.toml",
+        "*.py",
+        ".github/**/*.yml",
+        "book/*.py",
+        "book/_ext/*.py",
+    )
+    kinds = ("CMakeLists.txt", "*.in", "*.py", "*.pyi", "*.cpp", "*.h")
+    texts = regions.read((*places, *(f"backend/**/{kind}" for kind in kinds)))
+    lines = [line for text in texts.values() for line in text.splitlines()]
+    assert [x for x in lines if stands.search(x)] == [f'version = "{version}"']
