@@ -57,6 +57,26 @@ KNOWN = [
     ),
 ]
 
+FOLLOWS = (
+    "TorchScript's interpreter has this function, which follows the pointer of "
+    "any tensor. It has no dispatch key, so nothing can be registered for it."
+)
+COMPOSED = (
+    "It follows the pointer of the shape, which has to be on the CPU. A kernel "
+    "of ours would take its derivative away."
+)
+READS = (
+    "TorchScript's interpreter reads the dtype also where none is given, on "
+    "the CPU, too: what lies there decides how that ends."
+)
+# Operators whose calls may end the process, for sweep_ends.py.
+ENDS = {
+    "aten::_tensor_to_list.default": FOLLOWS,
+    "aten::_reshape_from_tensor.default": COMPOSED,
+    "aten::to.prim_Device": READS,
+    "aten::to.prim_dtype": READS,
+}
+
 
 def corrupts(question: Question) -> bool:
     """Whether the list says that it crashes: its process is not to be used on.

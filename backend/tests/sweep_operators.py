@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 import _operators
+import sweep_ends
 import torch_openreg
 import torch_openreg._C
 from operators_known import Question, corrupts, stale, unexplained
@@ -201,6 +202,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--samples", type=int, default=ALL, help="at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--timeout", type=int, default=600, help="seconds each")
+    parser.add_argument(
+        "--ends", action="store_true", help="look for ends of the process"
+    )
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -210,6 +214,8 @@ def main() -> int:
     if arguments.work is not None:
         work(arguments.work)
         return 0
+    if arguments.ends:
+        return sweep_ends.main(arguments.pattern)
     folder = ROOT / "build" / "ops"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{build_key(arguments.samples)}.jsonl"

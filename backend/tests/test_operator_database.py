@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 
 import operators_known
 import sweep_operators
+from _fresh import prints
 from _operators import ENTRIES, KINDS, applies, check, faults
 from operators_known import KNOWN, Known, Question, stale, unexplained
 
@@ -163,3 +165,35 @@ def test_the_sweep_reports_what_the_list_does_not_explain(capsys) -> None:
     assert (
         sweep_operators.report({question: {**answer, "faults": []}}, True) == 0
     )
+
+
+ENDS = """
+import os, signal, sys
+import torch
+sys.path.insert(0, sys.argv[1])
+import sweep_ends
+
+library = torch.library.Library("sweep", "DEF")
+library.define("ends(Tensor x) -> Tensor")
+library.impl(
+    "ends",
+    lambda x: os.kill(os.getpid(), signal.SIGSEGV),
+    "CompositeExplicitAutograd",
+)
+
+for name in ("sweep::ends", "aten::choose_qparams_optimized"):
+    print(sweep_ends.examine(f"{name}.default"))
+"""
+
+
+def test_the_sweep_finds_the_calls_that_end_the_process() -> None:
+    folder = str(Path(__file__).parent)
+    mended = prints(ENDS, folder).splitlines()
+    # What has no kernel of ours runs one that follows a device pointer.
+    ours = "choose_qparams_optimized"
+    broken = prints(ENDS, folder, OPENREG_OMIT=ours).splitlines()
+    both = "'sweep::ends.default, call 0: SIGSEGV; on the CPU, SIGSEGV'"
+    assert mended[0].startswith(f"(3, [{both}, ")
+    assert mended == [broken[0], "(24, [])"]
+    fault = f"'aten::{ours}.default, call 0: SIGSEGV; a fault'"
+    assert broken[1].startswith(f"(3, [{fault}, ")
