@@ -40,6 +40,7 @@ KINDS = [
     "error",
     "lazy-clone",
     "guarded-out",
+    "guarded-arguments",
     "elsewhere",
 ]
 DTYPES = ["float32", "float64", "bfloat16", "int64", "bool", "complex64"]
@@ -48,6 +49,7 @@ DTYPES = ["float32", "float64", "bfloat16", "int64", "bool", "complex64"]
 PROBES = {
     "lazy-clone": "LazyClones",
     "guarded-out": "GuardedOutputs",
+    "guarded-arguments": "GuardedArguments",
     "elsewhere": "Elsewhere",
 }
 

@@ -331,6 +331,48 @@ class GuardedOutputs(Probe):
                     self.faults.add(f"{op} {fault} an out= {layout}")
 
 
+class GuardedArguments(Probe):
+    """An argument of any strides is read as a contiguous one is."""
+
+    def suits(self, func: Any) -> bool:
+        written = any(a.alias_info for a in func._schema.arguments)
+        draws = torch.Tag.nondeterministic_seeded in func.tags
+        by_memory = func._schema.name == "aten::as_strided_copy"
+        return not (written or draws or by_memory or leaves_to_chance(func))
+
+    def ask(self, func: Any, call: Call) -> None:
+        expected = self.results(func, call)
+        given = {id(t): t for t in tensors(call) if is_plain(t)}
+        for tensor in given.values():
+            if expected and tensor.numel() > 1 and not tensor._is_zerotensor():
+                for layout in LAYOUTS.keys() - {"expanded"}:
+                    self.ask_one(func, call, tensor, layout, expected)
+
+    def ask_one(
+        self,
+        func: Any,
+        call: Call,
+        tensor: Tensor,
+        layout: str,
+        expected: list[Tensor],
+    ) -> None:
+        self.asked += 1
+        plain = tensor.detach().resolve_conj().resolve_neg()
+        strided = Guarded(plain, layout).tensor.copy_(plain)
+        other = tree_map(lambda v: strided if v is tensor else v, call)
+        got = self.results(func, other)  # none if it is refused
+        if got and not all(map(close, got, expected)):
+            self.faults.add(f"{func} reads wrong values of strides {layout}")
+
+    def results(self, func: Any, call: Call) -> list[Tensor]:
+        """Plain results, if there is nothing else."""
+        try:
+            results = tensors(func(*call[0], **call[1]))
+        except Exception:
+            return []
+        return results if all(map(is_plain, results)) else []
+
+
 # Copies take tensors of two devices. The backward pass of a transposed
 # convolution looks at its input alone, and ends the process (torch 2.13).
 NOT_ASKED = (

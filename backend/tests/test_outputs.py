@@ -1,12 +1,14 @@
-"""What is given as `out=`: of any strides, and on the right device."""
+"""Arguments and `out=`: of any strides, and on the right device."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 import torch
 
 from _operators import ENTRIES, by_the_book, probe
-from _probes import Elsewhere, GuardedOutputs
+from _probes import Elsewhere, GuardedArguments, GuardedOutputs
 
 # Entries whose CPU kernels take an `out=` for contiguous (torch 2.13).
 CARELESS = [
@@ -40,6 +42,52 @@ def test_an_output_of_any_strides_gets_the_result(name: str) -> None:
     assert mode.asked > 0
 
 
+# Entries with a kernel that takes an argument for contiguous (torch 2.13).
+HASTY = [
+    "nn.functional.adaptive_max_pool3d",
+    "nn.functional.embedding_bag",
+    "nn.functional.fractional_max_pool2d",
+    "nn.functional.fractional_max_pool3d",
+    "nn.functional.group_norm",
+    "nn.functional.layer_norm",
+]
+
+
+@pytest.mark.proves("inside-argument-strides")
+@pytest.mark.parametrize("name", HASTY)
+def test_an_argument_of_any_strides_is_read(name: str) -> None:
+    mode = GuardedArguments()
+    with by_the_book():
+        for form in ("forward", "gradient"):
+            probe(mode, ENTRIES[name], torch.float32, form, 2)
+    assert mode.faults == set()
+    assert mode.asked > 0
+
+
+def zeros_without_memory(*shape: int, **options: torch.dtype) -> torch.Tensor:
+    return torch._efficientzerotensor(shape, device="openreg", **options)
+
+
+def test_a_weight_may_be_zeros_without_memory() -> None:
+    x = torch.arange(24.0, device="openreg").view(2, 4, 3)
+    normalize = torch.nn.functional.group_norm
+    bias = torch.arange(4.0, device="openreg")
+    zeros = zeros_without_memory(4)
+    for _ in range(3):
+        assert normalize(x, 2, zeros, bias).equal(
+            bias.view(1, 4, 1).expand(2, 4, 3)
+        )
+        assert normalize(x, 2, bias, zeros).equal(normalize(x, 2, bias))
+
+
+def test_an_index_may_be_zeros_without_memory() -> None:
+    x = torch.arange(3.0, device="openreg") + 5
+    index = zeros_without_memory(2, dtype=torch.int64)
+    assert x[index].tolist() == [5, 5]
+    x[index] = 1
+    assert x.tolist() == [1, 6, 7]
+
+
 def test_an_output_of_another_shape_is_resized() -> None:
     x = torch.arange(6.0, device="openreg").view(2, 3)
     out = torch.zeros(4, 4, device="openreg").t()
@@ -71,6 +119,30 @@ def test_numbers_are_drawn_in_the_order_of_memory() -> None:
         torch.bernoulli(torch.full((4, 8), 0.5, device=device), out=out)
         found.append(out.tolist())
     assert found[0] == found[1]
+
+
+INDEXING = {
+    "get": lambda x, index: x[index],
+    "put": lambda x, index: x.index_put((index,), x[:1]),
+    "put_": lambda x, index: x.index_put_((index,), x[:1]),
+    "unsafe": lambda x, index: torch.ops.aten._unsafe_index(x, [index]),
+}
+
+
+@pytest.mark.parametrize("device", ["cpu", "openreg:1"])
+@pytest.mark.parametrize("way", INDEXING)
+def test_an_index_elsewhere_is_refused_as_pytorch_does(
+    way: str, device: str
+) -> None:
+    x = torch.ones(3, device=device)
+    index = torch.zeros(2, dtype=torch.int64, device="openreg")
+    message = (
+        "indices should be either on cpu or on the same device as the "
+        f"indexed tensor ({device})"
+    )
+    with pytest.raises(RuntimeError, match=re.escape(message)):
+        INDEXING[way](x, index)
+    assert x.tolist() == [1, 1, 1]
 
 
 ELSEWHERE = ["abs", "add", "softmax", "sort", "mm", "index_select", "where"]

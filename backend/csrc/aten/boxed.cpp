@@ -1,15 +1,17 @@
 #include "csrc/aten/boxed.h"
 
+#include <set>
 #include <string>
-#include <unordered_set>
+#include <string_view>
+#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Generator.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include "csrc/aten/alias.h"
-#include "csrc/aten/outputs.h"
 #include "csrc/aten/registry.h"
 #include "csrc/dtype/widen.h"
 #include "csrc/runtime/generator.h"
@@ -27,31 +29,39 @@ using torch::jit::Stack;
 // sizes of packed sequences, and the shapes in a nested tensor.
 bool may_be_on_cpu(
     const c10::FunctionSchema& schema, const c10::Argument& argument) {
-  static const std::unordered_set<std::string> operators{
-      "aten::index",
-      "aten::index_put",
-      "aten::index_put_",
-      "aten::_index_put_impl_",
-      "aten::_unsafe_index",
-      "aten::_unsafe_index_put",
-      "aten::_pack_padded_sequence",
-      "aten::_pack_padded_sequence_backward",
-      "aten::_nested_view_from_buffer",
-      "aten::_nested_from_padded"};
-  static const std::unordered_set<std::string> arguments{
-      "indices",
-      "lengths",
-      "batch_sizes",
-      "nested_size",
-      "nested_strides",
-      "offsets",
-      "cpu_nested_shape_example"};
-  return arguments.count(argument.name()) != 0 &&
-         operators.count(schema.name()) != 0;
+  using OfOperator = std::pair<std::string_view, std::string_view>;
+  static const std::set<OfOperator> arguments{
+      {"aten::index", "indices"},
+      {"aten::index_put", "indices"},
+      {"aten::index_put_", "indices"},
+      {"aten::_index_put_impl_", "indices"},
+      {"aten::_unsafe_index", "indices"},
+      {"aten::_unsafe_index_put", "indices"},
+      {"aten::_pack_padded_sequence", "lengths"},
+      {"aten::_pack_padded_sequence_backward", "batch_sizes"},
+      {"aten::_nested_view_from_buffer", "nested_size"},
+      {"aten::_nested_view_from_buffer", "nested_strides"},
+      {"aten::_nested_view_from_buffer", "offsets"},
+      {"aten::_nested_from_padded", "cpu_nested_shape_example"}};
+  return arguments.contains({schema.name(), argument.name()});
 }
 
-bool is_on_device(const at::Tensor& tensor) {
-  return tensor.defined() && tensor.device().is_privateuseone();
+// Raises PyTorch's message for an index that is neither on the CPU nor where
+// that is which it indexes.
+void check_index(
+    const c10::FunctionSchema& schema,
+    const c10::Argument& argument,
+    const c10::IValue& indexed,
+    const at::Tensor& index) {
+  if (argument.name() == "indices" && indexed.isTensor()) {
+    const auto device = indexed.toTensor().device();
+    TORCH_CHECK(
+        index.device() == device || !may_be_on_cpu(schema, argument),
+        "indices should be either on cpu or on the same device as the indexed "
+        "tensor (",
+        device,
+        ")");
+  }
 }
 
 }  // namespace
@@ -84,7 +94,9 @@ c10::DeviceIndex device_of_call(
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
       if (output) {
         common.add_output(tensor);
-      } else if (is_on_device(tensor) || !may_be_on_cpu(schema, argument)) {
+      } else if (
+          tensor.is_privateuseone() || !may_be_on_cpu(schema, argument)) {
+        check_index(schema, argument, arguments[0], tensor);
         common.add(tensor);
       }
     });
@@ -158,13 +170,23 @@ c10::IValue to_alias(
     c10::DeviceIndex device,
     const c10::FunctionSchema& schema,
     const c10::Argument& argument,
-    c10::IValue value) {
+    c10::IValue value,
+    bool contiguous) {
   const bool packed = packs(schema);
   const bool written = writes(schema, argument);
+  const bool list = value.isList();
   const auto alias = [&](const at::Tensor& tensor) {
-    return !packed            ? aliases.alias(tensor, written)
-           : tensor.defined() ? tensor.cpu()
-                              : tensor;
+    if (packed && tensor.defined()) {
+      return tensor.cpu();
+    }
+    if (list && tensor._is_zerotensor()) {  // others PyTorch has written out
+      return aliases.alias(
+          at::zeros({}, tensor.options()).expand(tensor.sizes()));
+    }
+    return contiguous && !written && tensor.defined()
+               ? aliases.alias(
+                     tensor.contiguous(tensor.suggest_memory_format()))
+               : aliases.alias(tensor, written);
   };
   // [boxed-argument] What takes an argument's place in the CPU's call.
   if (value.isDevice()) {
@@ -194,8 +216,11 @@ void name_operator(
 }
 // [/boxed-refusal]
 
+// What a kernel of the CPU's needs before it is given device tensors.
+enum class Needs { kNothing, kContiguous, kDtypes };
+
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
-template <c10::DispatchKey key, bool widens = false>
+template <c10::DispatchKey key, Needs needs = Needs::kNothing>
 void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
   const auto count = schema.arguments().size();
@@ -203,17 +228,22 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto device = device_of_call(
       schema, c10::ArrayRef<c10::IValue>(stack->data() + first, count));
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
-  const OrderedOutputs outputs(schema, stack);
+  const auto exchanged = order_outputs(schema, stack);
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[first + i];
     value = to_alias(
-        aliases, device, schema, schema.arguments()[i], std::move(value));
+        aliases,
+        device,
+        schema,
+        schema.arguments()[i],
+        std::move(value),
+        needs == Needs::kContiguous);
   }
   launch(device, schema.name().c_str(), [&] {
     KernelScope scope(device);
     try {
-      if constexpr (widens) {
+      if constexpr (needs == Needs::kDtypes) {
         call_widened(op, stack);
       } else {
         op.redispatchBoxed(c10::DispatchKeySet(key), stack);
@@ -228,23 +258,41 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
     const_cast<c10::IValue&>(value) = change_tensors(
         value, [&](const at::Tensor& t) { return aliases.adopt(t); });
   }
-  outputs.give_back(schema, stack);
+  give_back(exchanged, torch::jit::last(*stack, schema.returns().size()));
 }
 // [/boxed-kernel]
 
 }  // namespace
 
 void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
-  call_on_aliases<c10::DispatchKey::CPU, /*widens=*/true>(op, stack);
+  call_on_aliases<c10::DispatchKey::CPU, Needs::kDtypes>(op, stack);
 }
+
+// [boxed-contiguous] Kernels that take what they read for contiguous.
+// Of other strides they read other values, or what is not theirs.
+static bool wants_contiguous(const std::string& name) {
+  static const std::set<std::string> names{
+      "_embedding_bag",
+      "_embedding_bag_forward_only",
+      "adaptive_max_pool3d_backward",
+      "fractional_max_pool2d_backward",
+      "fractional_max_pool3d_backward",
+      "native_group_norm",
+      "native_group_norm_backward",
+      "native_layer_norm_backward"};
+  return names.contains(name);
+}
+// [/boxed-contiguous]
 
 // [boxed-keys] One instance for each kind of tensor.
-template <c10::DispatchKey key>
+template <c10::DispatchKey key, Needs needs = Needs::kNothing>
 static torch::CppFunction kernel() {
-  return torch::CppFunction::makeFromBoxedFunction<&call_on_aliases<key>>();
+  return torch::CppFunction::makeFromBoxedFunction<
+      &call_on_aliases<key, needs>>();
 }
 
-static torch::CppFunction kernel_under(c10::DispatchKey key) {
+static torch::CppFunction kernel_under(
+    c10::DispatchKey key, const std::string& name) {
   using enum c10::DispatchKey;
   switch (key) {
     case SparseCPU:
@@ -256,25 +304,19 @@ static torch::CppFunction kernel_under(c10::DispatchKey key) {
     case NestedTensorCPU:
       return kernel<NestedTensorCPU>();
     default:
-      return kernel<CPU>();
+      return wants_contiguous(name) ? kernel<CPU, Needs::kContiguous>()
+             : lacks_dtypes(name)   ? kernel<CPU, Needs::kDtypes>()
+                                    : kernel<CPU>();
   }
 }
 // [/boxed-keys]
 
+// `name` is as in "mode.values".
 static void register_alias_kernel(
-    torch::Library& library,
-    const c10::OperatorName& name,
-    c10::DispatchKey key) {
-  auto short_name = name.name.substr(name.name.find("::") + 2);
-  if (!name.overload_name.empty()) {
-    short_name += "." + name.overload_name;
-  }
-  if (!omitted(short_name)) {
+    torch::Library& library, const std::string& name, c10::DispatchKey key) {
+  if (!omitted(name)) {
     library.impl(
-        short_name.c_str(),
-        key == c10::DispatchKey::CPU && lacks_dtypes(name.name)
-            ? torch::CppFunction::makeFromBoxedFunction<&alias_kernel>()
-            : kernel_under(key));
+        name.c_str(), kernel_under(key, name.substr(0, name.find('.'))));
   }
 }
 
@@ -288,7 +330,8 @@ void register_alias_kernels(
     const auto op = dispatcher.findSchema(name);
     if (name.getNamespace() == name_space && op.has_value() &&
         !op->hasKernelForDispatchKey(ours)) {
-      register_alias_kernel(library, name, key);
+      const auto prefix = std::string_view(name_space).size() + 2;
+      register_alias_kernel(library, c10::toString(name).substr(prefix), key);
     }
   }
 }
@@ -322,19 +365,19 @@ static void register_refusals(torch::Library& library) {
 // in `addr_`, needs the CPU's own to see that its result is an argument.
 void register_host_bound(torch::Library& library) {
   constexpr auto key = c10::DispatchKey::CPU;
-  register_alias_kernel(library, {"aten::addr_", ""}, key);
-  register_alias_kernel(library, {"aten::mode", "values"}, key);
-  register_alias_kernel(library, {"aten::conj_physical_", ""}, key);
-  register_alias_kernel(library, {"aten::ldexp", "Tensor"}, key);
-  register_alias_kernel(library, {"aten::ldexp", "out"}, key);
-  register_alias_kernel(library, {"aten::ldexp_", ""}, key);
-  register_alias_kernel(library, {"aten::kaiser_window", ""}, key);
-  register_alias_kernel(library, {"aten::kaiser_window", "periodic"}, key);
-  register_alias_kernel(library, {"aten::kaiser_window", "beta"}, key);
-  register_alias_kernel(library, {"aten::range", "out_"}, key);
-  register_alias_kernel(library, {"aten::_batch_norm_no_update", ""}, key);
-  register_alias_kernel(library, {"aten::_saturate_weight_to_fp16", ""}, key);
-  register_alias_kernel(library, {"aten::choose_qparams_optimized", ""}, key);
+  register_alias_kernel(library, "addr_", key);
+  register_alias_kernel(library, "mode.values", key);
+  register_alias_kernel(library, "conj_physical_", key);
+  register_alias_kernel(library, "ldexp.Tensor", key);
+  register_alias_kernel(library, "ldexp.out", key);
+  register_alias_kernel(library, "ldexp_", key);
+  register_alias_kernel(library, "kaiser_window", key);
+  register_alias_kernel(library, "kaiser_window.periodic", key);
+  register_alias_kernel(library, "kaiser_window.beta", key);
+  register_alias_kernel(library, "range.out_", key);
+  register_alias_kernel(library, "_batch_norm_no_update", key);
+  register_alias_kernel(library, "_saturate_weight_to_fp16", key);
+  register_alias_kernel(library, "choose_qparams_optimized", key);
   register_refusals(library);
 }
 // [/boxed-host-bound]

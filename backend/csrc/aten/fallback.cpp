@@ -12,7 +12,6 @@
 #include <torch/library.h>
 
 #include "csrc/aten/boxed.h"
-#include "csrc/aten/outputs.h"
 #include "csrc/aten/registry.h"
 
 namespace openreg {
@@ -120,6 +119,8 @@ void refuse_hidden_draws(
 }
 // [/fallback-random]
 
+}  // namespace
+
 // [fallback-overlap] A copy of one argument does not see writes to another.
 // Those that are the same tensor get one copy; what overlaps in part raises
 // PyTorch's own message.
@@ -145,6 +146,8 @@ void refuse_partial_overlap(
   }
 }
 // [/fallback-overlap]
+
+namespace {
 
 // The copies of one call. A kernel that gets a tensor twice finds the same copy
 // twice. This lives as long as one fallback, on the thread that makes it.
@@ -239,13 +242,13 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
   }
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
-  const OrderedOutputs outputs(schema, stack);
+  const auto exchanged = order_outputs(schema, stack);
   Copies copies;
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
   for (const auto& tensor : unsaid) {
     tensor.copy_(copies.of(tensor));
   }
-  outputs.give_back(schema, stack);
+  give_back(exchanged, torch::jit::last(*stack, schema.returns().size()));
 }
 // [/fallback-kernel]
 

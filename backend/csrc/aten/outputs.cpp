@@ -1,11 +1,11 @@
-#include "csrc/aten/outputs.h"
-
 #include <algorithm>
-
-#include <ATen/MemoryOverlap.h>
 
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/parts.h"
+
+// Not every kernel of the CPU minds the strides of its `out=`. Some write as if
+// it were contiguous: to the wrong places, and beyond it. So an `out=` that is
+// not contiguous is exchanged for one that is, and gets what that one got.
 
 namespace openreg {
 namespace {
@@ -22,48 +22,37 @@ bool is_strided_output(
 
 }  // namespace
 
-// A copy would hide that a kernel reads what it has written.
-static void check_overlap(
-    const at::Tensor& output, c10::ArrayRef<c10::IValue> arguments) {
-  for (const auto& argument : arguments) {
-    for_each_tensor(argument, [&](const at::Tensor& tensor) {
-      if (tensor.defined() && !has_parts(tensor)) {
-        at::assert_no_partial_overlap(output, tensor);
-      }
-    });
-  }
-}
-
 // [outputs-ordered] What is not contiguous is written by a copy.
 // Kernels that draw go by the order of memory, and draw other numbers in it.
-OrderedOutputs::OrderedOutputs(
+Exchanged order_outputs(
     const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
+  Exchanged exchanged;
   const auto& arguments = schema.arguments();
   const auto first = stack->size() - arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
     auto& value = (*stack)[first + i];
     if (is_strided_output(arguments[i], value) &&
         std::none_of(arguments.begin(), arguments.end(), &is_generator)) {
+      // A copy would hide that a kernel reads what it has written.
+      refuse_partial_overlap(
+          schema, torch::jit::last(*stack, arguments.size()));
       const auto given = value.toTensor();
-      check_overlap(given, torch::jit::last(*stack, arguments.size()));
       value = given.clone(at::MemoryFormat::Contiguous);
-      pairs_.push_back({given, value.toTensor()});
+      exchanged.emplace_back(given, value.toTensor());
     }
   }
+  return exchanged;
 }
 
-void OrderedOutputs::give_back(
-    const c10::FunctionSchema& schema, torch::jit::Stack* stack) const {
-  for (const auto& [given, ordered] : pairs_) {
+void give_back(const Exchanged& exchanged, c10::ArrayRef<c10::IValue> results) {
+  for (const auto& [given, ordered] : exchanged) {
     if (given.sizes() != ordered.sizes()) {
       given.resize_(ordered.sizes());
     }
     given.copy_(ordered);
-    const auto results = stack->size() - schema.returns().size();
-    for (size_t i = results; i < stack->size(); ++i) {
-      auto& value = (*stack)[i];
-      if (value.isTensor() && value.toTensor().is_same(ordered)) {
-        value = given;
+    for (const auto& result : results) {
+      if (result.isTensor() && result.toTensor().is_same(ordered)) {
+        const_cast<c10::IValue&>(result) = given;
       }
     }
   }

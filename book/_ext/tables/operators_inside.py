@@ -39,7 +39,7 @@ TIERS = {
     "c": Tier(
         "[one boxed function for all](#one-kernel-for-a-thousand-operators)",
         "everything else that the CPU has; sparse, quantized, nested",
-        "boxed.cpp boxed.h nested.cpp outputs.cpp outputs.h parts.cpp "
+        "boxed.cpp boxed.h nested.cpp outputs.cpp parts.cpp "
         "parts.h quantized.cpp sparse.cpp",
     ),
     "d": Tier(
