@@ -3,7 +3,8 @@
 // sees when two run at a time.
 //
 //   device_streams stress   order and arguments, and a device that fails
-//   device_streams exit     ends with a kernel running and others pending
+//   device_streams exit     ends with a kernel running, others pending, and
+//                           a thread that waits for its turn
 
 #include <unistd.h>
 
@@ -288,10 +289,22 @@ void watch(orStream_t idle) {
   draining = true;
 }
 
+// Waits for a turn that `main` never ends.
+std::atomic<bool> told{false};
+
+void wait_for_turn(orStream_t taken) {
+  CHECK(orStreamBeginTurn(taken, "late") == orErrorDeviceFailed);
+  CHECK(std::strcmp(orGetErrorDetail(), "the process is ending") == 0);
+  told = true;
+}
+
 // Comes after the drain, as it was registered before the first worker.
 void look_back() {
   if (ended) {
     std::puts("running kernel ended");
+  }
+  while (!told) {
+    std::this_thread::yield();
   }
   orStream_t stream = nullptr;
   SUCCEED(orStreamCreateWithPriority(&stream, 0));
@@ -308,12 +321,19 @@ void end_with_work() {
   orStream_t stream = nullptr;
   orStream_t held = nullptr;
   orStream_t idle = nullptr;
-  for (orStream_t* made : {&stream, &held, &idle}) {
+  orStream_t taken = nullptr;
+  for (orStream_t* made : {&stream, &held, &idle, &taken}) {
     SUCCEED(orStreamCreateWithPriority(made, 0));
   }
   if (orStreamRunsInline(held)) {
     std::puts("in blocking mode nothing is ever pending");
+    told = true;
     return;
+  }
+  SUCCEED(orStreamBeginTurn(taken, "main"));
+  std::thread(wait_for_turn, taken).detach();
+  while (orStreamQuery(taken) != orErrorNotReady) {  // the turn alone is ready
+    std::this_thread::yield();
   }
   std::thread(watch, idle).detach();
   SUCCEED(orLaunchKernel(stream, "long", run_for_long, nullptr, nullptr));

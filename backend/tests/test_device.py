@@ -238,8 +238,18 @@ def test_properties():
         assert found.multi_processor_count == len(os.sched_getaffinity(0))
 
 
-def test_synchronize_has_nothing_to_wait_for():
+@pytest.mark.queued
+def test_synchronize_waits_for_the_current_device_alone():
+    here, there = d.Gate(), d.Gate()
+    there.hold(d.default_stream(1))
+    d.call("orDeviceSynchronize")  # device 0, which has nothing to do
+    assert not d.is_done("orStreamQuery", d.default_stream(1))
+    here.hold(None)
+    threading.Timer(0.05, here.open).start()
     d.call("orDeviceSynchronize")
+    assert d.is_done("orStreamQuery", None)
+    there.open()
+    d.synchronize(d.default_stream(1))
 
 
 def test_device_ranges_are_contiguous_and_apart_from_the_kernels():

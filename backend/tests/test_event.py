@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 
@@ -296,17 +297,28 @@ class TestWaits:
         assert opened.is_set()
         assert event.query()
 
-    def test_another_thread_launches_meanwhile(self, side) -> None:
+    @pytest.mark.queued
+    def test_another_thread_launches_meanwhile(self, side, hold) -> None:
+        """What is waited for comes from a thread that gets no other chance."""
         done = []
+        gate = hold()
+        turn = threading.Lock()
 
         def launch() -> None:
-            with openreg.stream(openreg.Stream()):
+            with turn, openreg.stream(openreg.Stream()):
                 done.append(torch.ones(4, device="openreg").sum().item())
+                gate.open()
 
-        sleep(50)
-        thread = threading.Thread(target=launch)
-        thread.start()
-        side.synchronize()
+        with turn:
+            thread = threading.Thread(target=launch)
+            thread.start()
+            # Until the wait, this thread would have to be interrupted.
+            interval = sys.getswitchinterval()
+            sys.setswitchinterval(1000)
+        try:
+            side.synchronize()
+        finally:
+            sys.setswitchinterval(interval)
         thread.join()
         assert done == [4]
 

@@ -54,7 +54,7 @@ DEVICE_TESTS = {
     "orSetDevice": "test_device.py::test_index_out_of_range_changes_nothing",
     "orGetDeviceProperties": "test_device.py::test_properties",
     "orDeviceSynchronize": "test_device.py::"
-    "test_synchronize_has_nothing_to_wait_for",
+    "test_synchronize_waits_for_the_current_device_alone",
     "orGetAddressSpace": "test_device.py::"
     "test_device_ranges_are_contiguous_and_apart_from_the_kernels",
     "orMalloc": "test_device_memory.py::test_capacity_is_real_and_comes_back",
