@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import io
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,28 @@ def test_the_module_is_found_under_every_name():
     assert torch.openreg is torch_openreg.openreg
     assert torch.get_device_module("openreg") is torch.openreg
     assert torch.get_device_module() is torch.openreg
-    for name in ("random", "amp", "_utils"):
-        here = sys.modules[f"torch.openreg.{name}"]
-        assert here is sys.modules[f"torch_openreg.openreg.{name}"]
-        assert here is getattr(openreg, name)
+
+
+FILES = sorted(Path(openreg.__file__).parent.glob("*.py"))
+MODULES = [file.stem for file in FILES if file.stem != "__init__"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_each_of_its_modules_is_one_whichever_way_it_is_imported(name):
+    here = importlib.import_module(f"torch.openreg.{name}")
+    assert here is importlib.import_module(f"torch_openreg.openreg.{name}")
+    assert here is getattr(openreg, name)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_needs_the_package_that_gathers_them(name):
+    """Or their order would matter, and an import could find half of it."""
+    tree = ast.parse(Path(openreg.__file__).with_name(f"{name}.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            assert "*" not in names
+            assert node.module != "torch_openreg" or "openreg" not in names
 
 
 # What PyTorch looks up on the module of a device, and where it does.

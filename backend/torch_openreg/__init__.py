@@ -8,6 +8,7 @@ is imported by `import torch` itself, see `_autoload`.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -80,35 +81,18 @@ def _load_library() -> None:
 # [/py-load]
 
 
-# The modules of torch.openreg.
-PARTS = (
-    "_utils",
-    "amp",
-    "fallback",
-    "memory",
-    "random",
-    "sharing",
-    "streams",
-    "testing",
-)
-
-
 # [py-register] Name the device, give it a module, generate its methods.
 def _register() -> None:
     from torch_openreg import _C, openreg
 
-    parts = [
-        importlib.import_module(f"torch_openreg.openreg.{name}")
-        for name in PARTS
-    ]
     # A misspelt OPENREG_* variable ends here, not in a machine without devices.
     _C._check_environment()
     torch.utils.rename_privateuse1_backend("openreg")
     importlib.import_module("torch_openreg.ops")
     torch._register_device_module("openreg", openreg)
-    # `import torch.openreg.random` must find this module, not load another.
-    for module in parts:
-        name = module.__name__.removeprefix("torch_openreg.")
+    # `import torch.openreg.random` must find our module, not load another.
+    for _, name, _ in pkgutil.iter_modules(openreg.__path__, "openreg."):
+        module = importlib.import_module(f"torch_openreg.{name}")
         sys.modules[f"torch.{name}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
 

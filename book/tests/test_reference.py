@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pkgutil
 import re
 import types
 from typing import Any, TypeVar
@@ -9,7 +10,6 @@ from typing import Any, TypeVar
 import torch
 
 import regions
-import torch_openreg
 
 PAGE = regions.ROOT / "book" / "reference" / "python.md"
 
@@ -41,7 +41,7 @@ def public(module: types.ModuleType, name: str) -> set[str]:
 def every_name() -> set[str]:
     """Those of torch.openreg, and what a part of it keeps to itself."""
     names = public(torch.openreg, "torch.openreg")
-    for part in torch_openreg.PARTS:
+    for _, part, _ in pkgutil.iter_modules(torch.openreg.__path__):
         if not part.startswith("_"):
             module = importlib.import_module(f"torch.openreg.{part}")
             names |= {

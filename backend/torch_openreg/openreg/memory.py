@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.types import Device
 
-from torch_openreg import _C, openreg
+from torch_openreg import _C
+from torch_openreg.openreg._lazy import _lazy_init, device_count, is_available
 from torch_openreg.openreg._utils import _get_device_index
 
 __all__ = [
@@ -61,7 +62,7 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
         RuntimeError: The index is out of range.
         ValueError: It is not an openreg device.
     """
-    openreg._lazy_init()
+    _lazy_init()
     return torch._C._accelerator_getMemoryInfo(
         _get_device_index(device, optional=True)
     )
@@ -90,7 +91,7 @@ def memory_stats_as_nested_dict(device: Device = None) -> dict[str, Any]:
         RuntimeError: The index is out of range.
         ValueError: It is not an openreg device.
     """
-    if not openreg.is_available():
+    if not is_available():
         return {}
     index = _get_device_index(device, optional=True)
     return torch._C._accelerator_getDeviceStats(index)
@@ -159,13 +160,13 @@ def set_per_process_memory_fraction(
         raise TypeError(
             f"Expected a float as fraction, but got {type(fraction).__name__}"
         )
-    openreg._lazy_init()
+    _lazy_init()
     _C._set_memory_fraction(_get_device_index(device, optional=True), fraction)
 
 
 def get_per_process_memory_fraction(device: Device = None) -> float:
     """Returns the part of `device` that the pool may take, at first 1.0."""
-    openreg._lazy_init()
+    _lazy_init()
     return _C._memory_fraction(_get_device_index(device, optional=True))
 
 
@@ -187,7 +188,7 @@ def memory_snapshot(device: Device = None) -> list[dict[str, Any]]:
         ValueError: It is not an openreg device.
     """
     if device is None:
-        indices = list(range(openreg.device_count()))
+        indices = list(range(device_count()))
     else:
         indices = [_get_device_index(device, optional=True)]
     return [s for index in indices for s in _C._memory_snapshot(index)]

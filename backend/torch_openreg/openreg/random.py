@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import torch
 from torch.types import Device
 
-from torch_openreg import _C, openreg
+from torch_openreg import _C
+from torch_openreg.openreg._lazy import _lazy_init, _seed_device, device_count
 from torch_openreg.openreg._utils import _get_device_index
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
 def _generator(device: Device = None) -> torch.Generator:
     """The default generator of `device`, which initializes the backend."""
     index = _get_device_index(device, optional=True)
-    openreg._lazy_init()
+    _lazy_init()
     return _C._get_default_generator(index)
 
 
@@ -41,7 +42,7 @@ def manual_seed(seed: int) -> None:
     Args:
         seed: As for `torch.manual_seed`; negative values count from 2**64.
     """
-    openreg._seed_device(_C._get_device(), int(seed))
+    _seed_device(_C._get_device(), int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
@@ -50,8 +51,8 @@ def manual_seed_all(seed: int) -> None:
     Args:
         seed: As for `torch.manual_seed`; negative values count from 2**64.
     """
-    for device in range(openreg.device_count()):
-        openreg._seed_device(device, int(seed))
+    for device in range(device_count()):
+        _seed_device(device, int(seed))
 
 
 # [/py-random-manual-seed]
@@ -83,7 +84,7 @@ def get_rng_state(device: Device = "openreg") -> torch.Tensor:
 
 def get_rng_state_all() -> list[torch.Tensor]:
     """Returns the states of all devices' generators, in order."""
-    return [get_rng_state(device) for device in range(openreg.device_count())]
+    return [get_rng_state(device) for device in range(device_count())]
 
 
 def set_rng_state(new_state: torch.Tensor, device: Device = "openreg") -> None:
@@ -112,9 +113,9 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
         ValueError: There are more or fewer states than devices.
     """
     states = list(new_states)
-    if len(states) != openreg.device_count():
+    if len(states) != device_count():
         raise ValueError(
-            f"Expected one state for each of {openreg.device_count()} devices, "
+            f"Expected one state for each of {device_count()} devices, "
             f"but got {len(states)}."
         )
     generators = [_generator(device) for device in range(len(states))]

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.multiprocessing import reductions
 
-from torch_openreg import _C, openreg
+from torch_openreg import _C
+from torch_openreg.openreg._lazy import _lazy_init
+from torch_openreg.openreg.devices import synchronize
 
 __all__ = ["ipc_collect"]
 
@@ -60,7 +62,7 @@ def ipc_collect() -> None:
     Raises:
         RuntimeError: As for `init`.
     """
-    openreg._lazy_init()
+    _lazy_init()
     with _lock:
         hung_up = select.poll()
         for lease in _leases.values():
@@ -92,7 +94,7 @@ def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
         return _empty_storage, (device,)
     ipc_collect()
     # Whoever sends need not be the thread whose streams write the storage.
-    openreg.synchronize(device)
+    synchronize(device)
     segment, start, size = _C._share_storage(storage)
     memory, offset, _ = segment
     ours, theirs = socket.socketpair()
@@ -132,7 +134,7 @@ def _rebuild_storage(
         if known is not None:
             return known
         os.set_inheritable(channel.fileno(), False)
-        openreg._lazy_init()
+        _lazy_init()
         _, (memory,), _, _ = socket.recv_fds(channel, 16, 1)
         try:
             storage = _C._open_storage(

@@ -7,7 +7,8 @@ from typing import TypeVar
 import torch
 from torch.types import Device
 
-from torch_openreg import _C, openreg
+from torch_openreg import _C
+from torch_openreg.openreg._lazy import _lazy_init
 from torch_openreg.openreg._utils import _get_device_index
 
 __all__ = [
@@ -48,7 +49,7 @@ class Stream(torch.Stream):
     def __new__(
         cls, device: Device = None, priority: int = 0, **identity: int
     ) -> Stream:
-        openreg._lazy_init()
+        _lazy_init()
         if identity:
             found = super().__new__(cls, **identity)
             _C._stream_priority(found.device_index, found.stream_id)
@@ -85,7 +86,7 @@ class ExternalStream(Stream):
     """
 
     def __new__(cls, stream_ptr: int, device: Device = None) -> ExternalStream:
-        openreg._lazy_init()
+        _lazy_init()
         index = _get_device_index(device, optional=True)
         return _rebuild(cls, index, _C._external_stream(index, stream_ptr))
 
@@ -140,14 +141,14 @@ def _check_stream(stream: object) -> None:
 # [py-streams-current] Each thread has a current stream on every device.
 def current_stream(device: Device = None) -> Stream:
     """Returns this thread's current stream of `device`."""
-    openreg._lazy_init()
+    _lazy_init()
     index = _get_device_index(device, optional=True)
     return _rebuild(Stream, index, _C._current_stream(index))
 
 
 def default_stream(device: Device = None) -> Stream:
     """Returns the stream of `device` that is current unless one says else."""
-    openreg._lazy_init()
+    _lazy_init()
     index = _get_device_index(device, optional=True)
     return _rebuild(Stream, index, _C._default_stream(index))
 
@@ -165,7 +166,7 @@ def set_stream(stream: torch.Stream | None) -> None:
     if stream is None:
         return
     _check_stream(stream)
-    openreg._lazy_init()
+    _lazy_init()
     index = _get_device_index(stream.device)
     _C._set_stream(index, stream.stream_id)
     _C._set_device(index)

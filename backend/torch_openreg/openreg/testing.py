@@ -9,8 +9,10 @@ from typing import NamedTuple
 import torch
 from torch.types import Device
 
-from torch_openreg import _C, openreg
+from torch_openreg import _C
+from torch_openreg.openreg._lazy import _lazy_init
 from torch_openreg.openreg._utils import _get_device_index
+from torch_openreg.openreg.streams import current_stream
 
 __all__ = ["Gate", "Record", "sleep", "trace"]
 
@@ -24,13 +26,13 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        openreg._lazy_init()
+        _lazy_init()
         self._flag = torch.zeros(1, dtype=torch.int64).pin_memory()
 
     def hold(self, stream: torch.Stream | None = None) -> None:
         """Later work of `stream`, by default the current one, waits."""
         if stream is None:
-            stream = openreg.current_stream()
+            stream = current_stream()
         _C._stream_wait_value(
             stream.device_index, stream.stream_id, self._flag, 1
         )
@@ -45,7 +47,7 @@ class Gate:
 
 def sleep(milliseconds: int, device: Device = None) -> None:
     """Launches a kernel that takes `milliseconds` on the current stream."""
-    openreg._lazy_init()
+    _lazy_init()
     _C._sleep(_get_device_index(device, optional=True), milliseconds)
 
 
@@ -73,7 +75,7 @@ def trace() -> Iterator[list[Record]]:
     Raises:
         RuntimeError: The devices are traced already.
     """
-    openreg._lazy_init()
+    _lazy_init()
     records: list[Record] = []
     _C._begin_trace()
     try:

@@ -10,7 +10,8 @@ from torch import _C
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from torch_openreg import openreg
+from torch_openreg.openreg.devices import current_device
+from torch_openreg.openreg.streams import current_stream
 
 __all__ = ["trace"]
 
@@ -72,7 +73,7 @@ def _place(operator: str, arguments: list[Any]) -> tuple[str, torch.device]:
     devices = [*(t.device for t in tensors), *asked, torch.device("cpu")]
     device = next((d for d in devices if d.type == "openreg"), devices[0])
     if device.type == "openreg" and device.index is None:
-        device = torch.device("openreg", openreg.current_device())
+        device = torch.device("openreg", current_device())
     # A factory has no tensors to take keys from; PyTorch asks its options.
     if not tensors or (
         asked
@@ -111,7 +112,7 @@ class _Trace(TorchDispatchMode):
         path = _path(name, key)
         line = f"{'  ' * self._depth + name:32} {key:11} {path:8} {device}"
         if device.type == "openreg":
-            line += f" stream {openreg.current_stream(device).stream_id}"
+            line += f" stream {current_stream(device).stream_id}"
         print(line, file=self._file)
         if path != "default" or types or _C._len_torch_dispatch_stack() > 0:
             return func(*args, **kwargs)

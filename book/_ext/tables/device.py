@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from tables.common import ROOT, first_sentence, table
 
+MODULES = (
+    "backend/torch_openreg/openreg/_lazy.py",
+    "backend/torch_openreg/openreg/devices.py",
+)
 READS = (
     "backend/csrc/runtime/device.h",
     "backend/torch_openreg/csrc/bindings.cpp",
+    *MODULES,
 )
 
 
@@ -65,11 +69,9 @@ def device_purposes() -> str:
 
 def python_callers() -> dict[str, list[str]]:
     """Binding -> the public names of torch.openreg whose code calls it."""
-    import torch
-
     callers: dict[str, list[str]] = {}
-    tree = ast.parse(Path(torch.openreg.__file__).read_text("utf-8"))
-    for node in tree.body:
+    texts = [(ROOT / module).read_text("utf-8") for module in MODULES]
+    for node in ast.parse("".join(texts)).body:
         name = getattr(node, "name", "_")
         if name.startswith("_"):
             continue
