@@ -1,8 +1,7 @@
 """The everyday operations that the minimal set of operators must carry.
 
 Run as a program it tries each of them and prints a JSON object that maps the
-names of those that failed to their error. `ROWS` is the minimal set itself:
-test_minimal.py proves it, and the book's operators chapter prints it.
+names of those that failed to their error.
 """
 
 from __future__ import annotations
@@ -11,137 +10,10 @@ import copy
 import io
 import json
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 
 HOST = torch.arange(6.0).reshape(2, 3)
-
-
-class Row(NamedTuple):
-    """An operator of the minimal set, and an operation that needs it."""
-
-    operator: str
-    purpose: str
-    breaks: str  # the name of a function below
-    says: str  # how the error begins
-
-
-BUILT_ON = "openreg: the CPU fallback is itself built on '{}'."
-NO_VIEW = "openreg: the view operator '{}' has no kernel for the device"
-COULD_NOT = "Could not run '{}' with arguments from the '{}' backend."
-
-
-ROWS = [
-    Row(
-        "empty.memory_format",
-        "New memory, in a memory format.",
-        "zeros",
-        BUILT_ON.format("aten::empty.memory_format"),
-    ),
-    Row(
-        "empty_strided",
-        "New memory, with given strides.",
-        "to_device",
-        BUILT_ON.format("aten::empty_strided"),
-    ),
-    Row(
-        "as_strided",
-        "Slices, transposes, expansions.",
-        "slice_write",
-        NO_VIEW.format("aten::as_strided"),
-    ),
-    Row(
-        "view",
-        "A new shape over the same elements.",
-        "view",
-        NO_VIEW.format("aten::view"),
-    ),
-    Row(
-        "_reshape_alias",
-        "reshape() where no copy is needed.",
-        "reshape",
-        NO_VIEW.format("aten::_reshape_alias"),
-    ),
-    Row(
-        "unfold",
-        "Sliding windows as a view.",
-        "unfold",
-        NO_VIEW.format("aten::unfold"),
-    ),
-    Row(
-        "view_as_real",
-        "Complex numbers as pairs.",
-        "complex_to_real",
-        NO_VIEW.format("aten::view_as_real"),
-    ),
-    Row(
-        "view_as_complex",
-        "Pairs as complex numbers.",
-        "real_to_complex",
-        NO_VIEW.format("aten::view_as_complex"),
-    ),
-    Row(
-        "resize_",
-        "A new size; `out=` needs it too.",
-        "add_out",
-        BUILT_ON.format("aten::resize_"),
-    ),
-    Row(
-        "set_",
-        "A tensor lets its storage go.",
-        "set_nothing",
-        BUILT_ON.format("aten::set_"),
-    ),
-    Row(
-        "set_.source_Tensor",
-        "A tensor takes another's storage.",
-        "set_like",
-        BUILT_ON.format("aten::set_.source_Tensor"),
-    ),
-    Row(
-        "set_.source_Storage",
-        "A tensor over a storage.",
-        "save_and_load",
-        BUILT_ON.format("aten::set_.source_Storage"),
-    ),
-    Row(
-        "set_.source_Storage_storage_offset",
-        "A tensor over a part of a storage.",
-        "deepcopy",
-        BUILT_ON.format("aten::set_.source_Storage_storage_offset"),
-    ),
-    Row(
-        "_copy_from",
-        "Every copy to, from and on the device.",
-        "to_host",
-        BUILT_ON.format("aten::_copy_from"),
-    ),
-    Row(
-        "_copy_from_and_resize",
-        "The fallback's results come back with it.",
-        "add_in_place",
-        BUILT_ON.format("aten::_copy_from_and_resize"),
-    ),
-    Row(
-        "record_stream",
-        "A second stream uses a tensor.",
-        "record_stream",
-        COULD_NOT.format("aten::record_stream", "CPU"),
-    ),
-    Row(
-        "native_dropout",
-        "It draws and takes no generator, so the fallback refuses it.",
-        "dropout",
-        "openreg: 'aten::native_dropout' may draw random numbers",
-    ),
-    Row(
-        "fallback",
-        "All the rest, on the host.",
-        "matmul",
-        COULD_NOT.format("aten::mm.out", "openreg"),
-    ),
-]
 
 
 def to_device() -> None:

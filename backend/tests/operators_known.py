@@ -1,7 +1,7 @@
-"""What is not as on the CPU, each with PyTorch's limit that is the reason.
+"""What is not as on the CPU: the rows of book/rows/operators_known.toml.
 
-The only such list. A call that differs and is not listed fails, and so does a
-line that no call needs any more.
+A call that differs and is not listed fails, and so does a row that no call
+needs any more.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from typing import NamedTuple
+
+import _rows
 
 
 class Question(NamedTuple):
@@ -35,26 +37,10 @@ class Known(NamedTuple):
         )
 
 
-CORRUPTS = (
-    "The CPU's kernel takes an `out=` of several batch dimensions for "
-    "contiguous in them, and writes past its end, on CPU tensors too."
-)
-ROUNDS = (
-    "PyTorch chooses the dtype that it accumulates in by the name of the "
-    "device: float32 on the CPU, and here the argument's."
-)
 KNOWN = [
-    Known("tril", "out-strided", "all", "crash", CORRUPTS),
-    Known("triu", "out-strided", "all", "crash", CORRUPTS),
-    Known("lu_unpack", "out-strided", "all", "crash", CORRUPTS),
-    Known("linalg.lu", "out-strided", "all", "crash", CORRUPTS),
-    Known(
-        "nn.functional.linear_cross_entropy.chunked*",
-        "forward strided gradient",
-        "bfloat16",
-        "value",
-        ROUNDS,
-    ),
+    Known(operator, *(row[name] for name in Known._fields[1:]))
+    for row in _rows.read("operators_known")["known"]
+    for operator in row["operators"]
 ]
 
 FOLLOWS = (

@@ -14,6 +14,7 @@ acc = torch.accelerator
 EXAMPLE = Path(__file__).parents[1] / "examples" / "anywhere.py"
 
 
+@pytest.mark.proves("accelerator.current_accelerator")
 def test_the_accelerator_is_openreg():
     assert acc.current_accelerator() == torch.device("openreg")
     assert acc.current_accelerator(check_available=True).index is None
@@ -21,6 +22,7 @@ def test_the_accelerator_is_openreg():
     assert acc.device_count() == 2
 
 
+@pytest.mark.proves("accelerator.device_index")
 def test_device_index_goes_back_after_an_exception():
     with pytest.raises(KeyError), acc.device_index(1):
         assert acc.current_device_index() == 1
@@ -33,6 +35,9 @@ def test_device_index_goes_back_after_an_exception():
     assert acc.current_device_index() == 0
 
 
+@pytest.mark.proves(
+    "accelerator.current_device_idx", "accelerator.set_device_idx"
+)
 def test_the_old_names_warn_and_work():
     with pytest.warns(FutureWarning, match="set_device_index"):
         acc.set_device_idx(1)
@@ -40,6 +45,7 @@ def test_the_old_names_warn_and_work():
         assert acc.current_device_idx() == 1
 
 
+@pytest.mark.proves("accelerator.current_stream", "accelerator.set_stream")
 def test_a_stream_is_set_with_its_device():
     before = acc.current_stream(1)
     stream = torch.Stream("openreg:1")
@@ -82,6 +88,7 @@ def test_a_device_that_does_not_exist_is_refused():
     assert acc.current_device_index() == 0
 
 
+@pytest.mark.proves("accelerator.synchronize")
 @pytest.mark.queued
 def test_synchronize_waits_for_the_device_named():
     stream = torch.Stream("openreg:1")
@@ -96,6 +103,7 @@ def test_synchronize_waits_for_the_device_named():
     assert event.query()
 
 
+@pytest.mark.proves("accelerator.empty_host_cache")
 def test_the_host_cache_can_be_emptied():
     address = torch.ones(1000).pin_memory().data_ptr()
     acc.empty_host_cache()
@@ -105,6 +113,7 @@ def test_the_host_cache_can_be_emptied():
     assert address  # whether it is the same one is up to the system
 
 
+@pytest.mark.proves("accelerator.empty_cache")
 def test_the_cache_can_be_emptied():
     acc.empty_cache()
     before = acc.memory_reserved(1)
@@ -115,6 +124,16 @@ def test_the_cache_can_be_emptied():
     assert acc.memory_reserved(1) == before
 
 
+@pytest.mark.proves(
+    "accelerator.get_memory_info",
+    "accelerator.memory_stats",
+    "accelerator.memory_allocated",
+    "accelerator.max_memory_allocated",
+    "accelerator.memory_reserved",
+    "accelerator.max_memory_reserved",
+    "accelerator.reset_accumulated_memory_stats",
+    "accelerator.reset_peak_memory_stats",
+)
 def test_memory_is_counted_for_each_device():
     other = acc.memory_allocated(0)
     acc.reset_accumulated_memory_stats(1)
@@ -141,6 +160,7 @@ def test_memory_is_counted_for_each_device():
     )
 
 
+@pytest.mark.proves("accelerator.Graph")
 def test_graphs_are_refused():
     expected = "Graph is not supported on device type: openreg"
     with pytest.raises(RuntimeError, match=expected):
@@ -177,7 +197,11 @@ def test_the_example_runs_on_every_device():
 
 
 @pytest.mark.one_mode
-@pytest.mark.proves("accelerator-no-device")
+@pytest.mark.proves(
+    "accelerator-no-device",
+    "accelerator.is_available",
+    "accelerator.device_count",
+)
 def test_without_a_device_nothing_crashes():
     printed = prints(
         """

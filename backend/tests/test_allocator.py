@@ -31,6 +31,7 @@ def side() -> Iterator[torch.Stream]:
     stream.synchronize()
 
 
+@pytest.mark.proves("checklist.SetAllocator", "memory.allocator.allocate")
 def test_allocate_gives_a_storage_memory_of_the_pool() -> None:
     before = torch.accelerator.memory_allocated("openreg:1")
     storage = torch.UntypedStorage(3 * MIB, device="openreg:1")
@@ -39,6 +40,9 @@ def test_allocate_gives_a_storage_memory_of_the_pool() -> None:
     assert torch.accelerator.memory_allocated("openreg:1") == before
 
 
+@pytest.mark.proves(
+    "memory.allocator.is_simple_data_ptr", "memory.allocator.copy_data"
+)
 def test_copy_data_parts_a_lazy_clone_from_its_source() -> None:
     x = torch.arange(4.0, device="openreg")
     clone = torch._lazy_clone(x)
@@ -47,6 +51,7 @@ def test_copy_data_parts_a_lazy_clone_from_its_source() -> None:
     assert x.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.proves("memory.allocator.getMemoryInfo")
 def test_get_memory_info_is_each_devices_own() -> None:
     torch.accelerator.empty_cache()
     free, total = torch.accelerator.get_memory_info("openreg:0")
@@ -62,6 +67,7 @@ def test_get_memory_info_is_each_devices_own() -> None:
     assert torch.accelerator.get_memory_info("openreg:0") == (free, total)
 
 
+@pytest.mark.proves("memory.allocator.initialized")
 def test_empty_cache_gives_memory_back() -> None:
     x = empty(32 * MIB)
     keep = torch.full((100,), 3.0, device="openreg")
@@ -72,6 +78,7 @@ def test_empty_cache_gives_memory_back() -> None:
     assert keep.sum().item() == 300
 
 
+@pytest.mark.proves("memory.allocator.emptyCache")
 @pytest.mark.queued
 def test_empty_cache_waits_for_work_and_lets_other_threads_run(side) -> None:
     gate = Gate()
@@ -91,7 +98,11 @@ def test_empty_cache_waits_for_work_and_lets_other_threads_run(side) -> None:
     assert stat("num_sync_all_streams") > 0
 
 
-@pytest.mark.proves("memory-record-stream")
+@pytest.mark.proves(
+    "memory-record-stream",
+    "checklist.record_stream",
+    "memory.allocator.recordStream",
+)
 @pytest.mark.queued
 def test_record_stream_keeps_a_block_until_that_stream_is_done(side) -> None:
     gate = Gate()
@@ -139,6 +150,7 @@ def test_record_stream_accepts_a_tensor_without_memory() -> None:
     empty(0).record_stream(torch.openreg.Stream())
 
 
+@pytest.mark.proves("messages.expected-a-stream-of-an")
 def test_record_stream_refuses_a_stream_of_another_kind() -> None:
     x = empty(8)
     with pytest.raises(RuntimeError, match="Expected a stream of an openreg"):

@@ -96,6 +96,7 @@ def test_fp64_tensors_and_cpu_tensors_are_left_alone():
         assert (torch.rand(2, 2) @ torch.rand(2, 2)).dtype == fp32
 
 
+@pytest.mark.proves("messages.unsafe-to-autocast")
 def test_binary_cross_entropy_is_refused_in_pytorchs_words():
     p, target = rand(4), rand(4)
     F.binary_cross_entropy(p, target)
@@ -123,6 +124,7 @@ def listed_operators() -> set[str]:
     return names
 
 
+@pytest.mark.proves("checklist.autocast")
 def test_every_operator_of_pytorchs_lists_is_cast():
     names = listed_operators()
     assert len(names) > 100

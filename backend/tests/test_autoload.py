@@ -26,7 +26,12 @@ def test_the_entry_point_names_the_hook():
     assert torch_openreg._autoload() is None
 
 
-@pytest.mark.proves("autoload-enough")
+@pytest.mark.proves(
+    "autoload-enough",
+    "checklist.entry_point",
+    "autoload.torch",
+    "autoload.both",
+)
 def test_import_torch_is_enough_and_later_imports_change_nothing():
     prints(
         """
@@ -41,6 +46,7 @@ def test_import_torch_is_enough_and_later_imports_change_nothing():
     )
 
 
+@pytest.mark.proves("autoload.off", "environment.TORCH_DEVICE_BACKEND_AUTOLOAD")
 def test_switched_off_it_can_be_imported_by_hand():
     prints(
         """
@@ -59,6 +65,7 @@ def test_switched_off_it_can_be_imported_by_hand():
     )
 
 
+@pytest.mark.proves("autoload.package", "autoload.threads")
 def test_the_package_can_be_imported_first_and_by_many_threads():
     prints(
         """
@@ -82,6 +89,7 @@ def test_the_package_can_be_imported_first_and_by_many_threads():
     )
 
 
+@pytest.mark.proves("autoload.spawned")
 def test_a_spawned_child_uses_the_devices(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
@@ -117,6 +125,10 @@ def test_a_broken_install_is_named_by_import_torch(tmp_path):
     )
 
 
+@pytest.mark.proves(
+    "messages.has-not-been-built-here",
+    "messages.torch_openreg-was-built-against-pytorch",
+)
 def test_each_way_to_be_broken_is_an_import_error_with_its_cause(tmp_path):
     package = copy_package(tmp_path)
     told = prints(

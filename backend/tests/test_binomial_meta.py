@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from _fresh import prints
-from tables import common
 
 pytestmark = pytest.mark.one_mode
 
@@ -43,7 +42,6 @@ def test_meta_tensors_and_fake_ones_get_the_shape_and_dtype() -> None:
     print(torch.binomial(n, p).tolist())
     """,
         str(Path(__file__).parent),
-        str(common.ROOT / "book/_ext"),
     )
     assert printed.splitlines()[-3:] == [
         "(1, 4) torch.float64",

@@ -9,18 +9,32 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import _rows
 import left_out
 from _device import PATIENCE
-from tables import checklist
 
 pytestmark = pytest.mark.one_mode
 
 PROGRAM = Path(left_out.__file__)
-# With the line, each of these does what the table says it does without.
-LACKING = {p for p in checklist.POINTS if not p.leaves_out}
+
+
+class Point(NamedTuple):
+    """What the trials need of a row of the checklist."""
+
+    name: str
+    use: str
+    symptom: str
+    leaves_out: str  # nothing, where the smallest backend has no such line
+
+
+POINTS = [
+    Point(name, row["use"], row["symptom"], row.get("leaves_out", ""))
+    for name, row in _rows.read("checklist").items()
+]
 
 
 def make(trials: list[left_out.Trial]) -> list[str]:
@@ -42,34 +56,32 @@ def answers() -> dict[left_out.Trial, str]:
     """Of each row without its line, and with all lines."""
     trials = {
         left_out.Trial(text, point.use): None
-        for point in checklist.POINTS
+        for point in POINTS
         for text in {point.leaves_out, ""}
     }
     return dict(zip(trials, make(list(trials)), strict=True))
 
 
-def says(point: checklist.Point, text: str) -> bool:
+def says(point: Point, text: str) -> bool:
     checker = doctest.OutputChecker()
     return checker.check_output(point.symptom, text, doctest.ELLIPSIS)
 
 
-@pytest.mark.parametrize(
-    "point", checklist.POINTS, ids=lambda point: point.what
-)
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
 def test_without_a_registration_pytorch_says_what_the_row_says(
     answers, point
 ) -> None:
     without = answers[left_out.Trial(point.leaves_out, point.use)]
     assert says(point, without), without
     with_it = answers[left_out.Trial("", point.use)]
-    assert says(point, with_it) == (point in LACKING), with_it
+    assert says(point, with_it) == (not point.leaves_out), with_it
 
 
 def test_every_registration_of_the_smallest_backend_has_a_row() -> None:
     source = (left_out.FOLDER / "smallest.cpp").read_text()
     names = left_out.switched(source)[1]
     assert len(names) > 15
-    texts = [point.leaves_out for point in checklist.POINTS if point.leaves_out]
+    texts = [point.leaves_out for point in POINTS if point.leaves_out]
     lacking = [n for n in names if not any(text in n for text in texts)]
     # The fallback makes an empty tensor, too; the last is for Python.
     assert [re.findall(r'"([\w.]+)', name)[0] for name in lacking] == [
@@ -78,10 +90,8 @@ def test_every_registration_of_the_smallest_backend_has_a_row() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "point", checklist.POINTS, ids=lambda point: point.what
-)
-def test_a_row_leaves_out_one_line(point: checklist.Point) -> None:
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)
+def test_a_row_leaves_out_one_line(point: Point) -> None:
     if point.leaves_out in ("", left_out.IMPORT):
         return
     cpp, py = (
@@ -92,14 +102,3 @@ def test_a_row_leaves_out_one_line(point: checklist.Point) -> None:
     lines = [name for name in names if point.leaves_out in name]
     left = left_out.without(py, point.leaves_out)
     assert len(lines) + (left != left_out.without(py, "")) == 1
-
-
-@pytest.mark.parametrize(
-    "point", checklist.POINTS, ids=lambda point: point.what
-)
-def test_the_test_of_a_row_exists(point: checklist.Point) -> None:
-    # A row of what this backend does not have yet names none.
-    assert bool(point.test) == bool(point.page)
-    if point.test:
-        file, _, name = point.test.partition("::")
-        assert f"def {name}(" in (PROGRAM.parent / file).read_text()

@@ -284,6 +284,7 @@ def test_opcheck_passes(name: str) -> None:
         torch.library.opcheck(getattr(ops, name), make(), test_utils=TESTS)
 
 
+@pytest.mark.proves("checklist.autograd")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_autograd_is_registered_where_it_belongs(name: str) -> None:
     assert torch._C._dispatch_has_kernel_for_dispatch_key(

@@ -13,9 +13,12 @@ import pytest
 import torch
 from torch.multiprocessing import reductions
 
-import tables.storage as tables
+import _rows
 from _extension import load
 from _fresh import prints
+
+SURVIVALS = _rows.read("storage")["survivals"]
+PLACES = "BackendMeta", "StorageImpl", "TensorImpl", "subclass"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -96,22 +99,22 @@ ASK = {
 def survives(place: str) -> list[str]:
     """The letter of each row, as it really is."""
     letters = []
-    for row in tables.SURVIVALS:
+    for row in SURVIVALS:
         x = MAKE[place]()
         assert ASK[place](x)
         assert not ASK[place](numbers(4, 4))
         values = x.clone().cpu()
-        y = eval(row.code, globals(), {"x": x})
+        y = eval(row["code"], globals(), {"x": x})
         letters.append("y" if ASK[place](y) else "n")
-        if "1" not in row.code.replace("openreg:1", ""):
-            expected = values.t() if row.code == "x.t()" else values
+        if "1" not in row["code"].replace("openreg:1", ""):
+            expected = values.t() if row["code"] == "x.t()" else values
             assert y.tolist() == expected.tolist(), row
     return letters
 
 
 def column(place: str) -> list[str]:
-    index = tables.PLACES.index(place)
-    return [row.kept[index] for row in tables.SURVIVALS]
+    index = PLACES.index(place)
+    return [row["kept"][index] for row in SURVIVALS]
 
 
 @pytest.mark.parametrize("place", ["BackendMeta", "TensorImpl", "subclass"])
@@ -140,7 +143,6 @@ def test_a_fact_in_a_storage_survives_what_its_column_says(
         """,
         library,
         str(Path(__file__).parent),
-        str(Path(tables.__file__).parents[1]),
     )
     letters, again = out.splitlines()
     assert list(letters) == column("StorageImpl")

@@ -47,6 +47,7 @@ def test_two_devices_of_four_gigabytes_by_default():
     assert printed == f"2 ({4 << 30}, {4 << 30}) {8 << 30}\n"
 
 
+@pytest.mark.proves("environment.OPENREG_DEVICE_MEMORY")
 @pytest.mark.parametrize(
     ("text", "capacity"),
     [
@@ -62,6 +63,7 @@ def test_capacity_is_read_in_bytes_and_rounded_up_to_pages(text, capacity):
     assert printed == f"({capacity}, {capacity})\n"
 
 
+@pytest.mark.proves("environment.OPENREG_DEVICE_COUNT")
 @pytest.mark.parametrize("count", [1, 16])
 def test_count_is_read(count):
     printed = d.check_run(
@@ -83,6 +85,13 @@ MALFORMED = {
 }
 
 
+@pytest.mark.proves(
+    "errors.codes.orErrorInvalidConfiguration",
+    "messages.whole-number-from-0-to-16",
+    "messages.one-page-to-1024g",
+    "messages.async-or-blocking",
+    "messages.0-or-1",
+)
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
@@ -117,6 +126,7 @@ def test_every_call_refuses_a_malformed_value():
         ), name
 
 
+@pytest.mark.proves("messages.there-are-no-devices-openreg_device_count-0")
 def test_without_devices_addresses_are_zero_and_use_is_refused():
     code = """
     space = address_space()
@@ -147,6 +157,7 @@ def test_without_devices_addresses_are_zero_and_use_is_refused():
         assert answers[name] == f"orErrorInvalidDevice: {sentence}", name
 
 
+@pytest.mark.proves("messages.bytes-of-addresses")
 def test_no_addresses_to_be_had_is_an_error_that_may_pass():
     code = """
     import resource
@@ -171,6 +182,7 @@ def test_no_addresses_to_be_had_is_an_error_that_may_pass():
     assert printed == f"2 -1 0\n{2 * refusal}True\n"
 
 
+@pytest.mark.proves("messages.cannot-map-the-memory-of")
 def test_no_memory_to_be_had_is_an_error_that_may_pass():
     code = """
     import resource
@@ -199,6 +211,7 @@ def test_no_memory_to_be_had_is_an_error_that_may_pass():
 # Devices
 
 
+@pytest.mark.proves("emulator.orGetDevice")
 def test_current_device_is_the_threads_own():
     seen = []
 
@@ -215,6 +228,7 @@ def test_current_device_is_the_threads_own():
     assert d.get_device() == 0
 
 
+@pytest.mark.proves("emulator.orSetDevice", "errors.codes.orErrorInvalidDevice")
 @pytest.mark.parametrize("index", [-1, 2, 2**31 - 1])
 def test_index_out_of_range_changes_nothing(index):
     d.set_device(1)
@@ -229,6 +243,7 @@ def test_index_out_of_range_changes_nothing(index):
             ask(index)
 
 
+@pytest.mark.proves("emulator.orGetDeviceProperties")
 def test_properties():
     for index in range(d.device_count()):
         found = d.properties(index)
@@ -238,6 +253,7 @@ def test_properties():
         assert found.multi_processor_count == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.proves("emulator.orDeviceSynchronize")
 @pytest.mark.queued
 def test_synchronize_waits_for_the_current_device_alone():
     here, there = d.Gate(), d.Gate()
@@ -252,6 +268,7 @@ def test_synchronize_waits_for_the_current_device_alone():
     d.synchronize(d.default_stream(1))
 
 
+@pytest.mark.proves("emulator.orGetDeviceCount", "emulator.orGetAddressSpace")
 def test_device_ranges_are_contiguous_and_apart_from_the_kernels():
     space = d.address_space()
     assert space.device_bytes == d.device_count() * space.device_capacity
@@ -285,6 +302,7 @@ def test_where_the_answer_should_go_is_needed():
 # Errors
 
 
+@pytest.mark.proves("emulator.orGetErrorName", "emulator.orGetErrorString")
 @pytest.mark.parametrize(("code", "name"), list(enumerate(ERROR_NAMES)))
 def test_errors_have_names_and_meanings(code, name):
     assert d.library.orGetErrorName(code).decode() == name
@@ -300,6 +318,11 @@ def test_unknown_errors_have_them_too(code):
     assert d.library.orGetErrorString(code) == b"unknown error code"
 
 
+@pytest.mark.proves(
+    "emulator.orGetLastError",
+    "emulator.orPeekAtLastError",
+    "emulator.orGetErrorDetail",
+)
 def test_last_error_stays_until_it_is_taken():
     d.library.orGetLastError()
     with refused("orErrorInvalidDevice"):
@@ -361,6 +384,7 @@ def test_launch_needs_no_release():
     assert launch.calls == [("run", 42)]
 
 
+@pytest.mark.proves("errors.codes.orErrorLaunchFailure", "messages.answered")
 def test_kernel_that_fails_at_the_call_is_a_launch_failure_and_is_released():
     launch = Launch(answer=ERROR_NAMES.index("orErrorInvalidValue"))
     stream = d.default_stream(1)
@@ -413,6 +437,7 @@ def test_launch_is_released_where_there_is_no_device():
     )
 
 
+@pytest.mark.proves("emulator.orLaunchKernel")
 def test_kernel_works_at_a_constant_distance():
     space = d.address_space()
     pointer = d.malloc(16)
@@ -424,6 +449,7 @@ def test_kernel_works_at_a_constant_distance():
     d.free(pointer)
 
 
+@pytest.mark.proves("emulator.orDeviceGetDefaultStream")
 def test_default_streams_differ():
     streams = [d.default_stream(index) for index in range(d.device_count())]
     assert len({None, *streams}) == d.device_count() + 1

@@ -66,6 +66,7 @@ def elapsed(start, end):
     return d.result(c_float, "orEventElapsedTime", start, end)
 
 
+@pytest.mark.proves("emulator.orEventQuery")
 def test_event_without_a_record_is_done_and_orders_nothing(event, streams):
     assert is_done(event)
     d.call("orEventSynchronize", event)
@@ -94,6 +95,7 @@ def test_record_in_a_turn_stands_for_what_the_turn_has_run(
     assert log == ["in turn"]
 
 
+@pytest.mark.proves("emulator.orEventRecord")
 @pytest.mark.queued
 def test_record_is_done_when_earlier_work_is(event, streams, gate, log, note):
     gate.hold(streams[0])
@@ -117,6 +119,7 @@ def test_record_does_not_stand_for_later_work(event, streams, gate, note, log):
     assert log == []
 
 
+@pytest.mark.proves("emulator.orEventSynchronize")
 @pytest.mark.queued
 def test_recording_again_forgets_the_earlier_record(event, streams, gate):
     gate.hold(streams[0])
@@ -130,6 +133,7 @@ def test_recording_again_forgets_the_earlier_record(event, streams, gate):
     d.call("orEventSynchronize", event)
 
 
+@pytest.mark.proves("emulator.orStreamWaitEvent")
 @pytest.mark.queued
 @pytest.mark.parametrize("consumer", [1, 2])
 def test_wait_orders_streams_even_of_two_devices(
@@ -216,6 +220,7 @@ def test_event_is_recorded_behind_anothers_turn(event, streams, log):
 # Times
 
 
+@pytest.mark.proves("emulator.orEventElapsedTime")
 def test_elapsed_time_is_in_milliseconds(streams):
     start, end = d.make_event(), d.make_event()
     sleep = ctypes.cast(ctypes.CDLL(None).usleep, ctypes.c_void_p)
@@ -231,6 +236,7 @@ def test_elapsed_time_is_in_milliseconds(streams):
         d.call("orEventDestroy", event)
 
 
+@pytest.mark.proves("errors.codes.orErrorNotReady")
 @pytest.mark.queued
 def test_elapsed_time_of_a_pending_record_is_not_ready(event, streams, gate):
     start = d.make_event()
@@ -246,6 +252,9 @@ def test_elapsed_time_of_a_pending_record_is_not_ready(event, streams, gate):
     d.call("orEventDestroy", start)
 
 
+@pytest.mark.proves(
+    "messages.the-events-are-of-devices", "messages.both-events-must-be"
+)
 def test_elapsed_time_needs_two_records_with_timing_of_one_device(
     event, streams
 ):
@@ -275,6 +284,7 @@ def test_elapsed_time_needs_two_records_with_timing_of_one_device(
 # Handles
 
 
+@pytest.mark.proves("messages.the-stream-of-device")
 def test_event_is_recorded_on_streams_of_its_device(event, streams):
     with refused(
         "orErrorInvalidResourceHandle", "of device 0, the stream of device 1"
@@ -284,6 +294,9 @@ def test_event_is_recorded_on_streams_of_its_device(event, streams):
     d.record(event, streams[0])
 
 
+@pytest.mark.proves(
+    "emulator.orEventDestroy", "messages.is-not-an-event-or-was"
+)
 def test_destroyed_and_foreign_events_are_refused(event, streams):
     gone = d.make_event()
     d.call("orEventDestroy", gone)
@@ -303,6 +316,7 @@ def test_destroyed_and_foreign_events_are_refused(event, streams):
         d.record(event, event)
 
 
+@pytest.mark.proves("emulator.orEventCreate", "messages.expected-0-or-2")
 def test_event_is_made_with_flags_that_are_known():
     for flags in (1, 4, 3):
         with refused(

@@ -15,6 +15,7 @@ MARK = "openreg: the host touched device memory at "
 # The sentence
 
 
+@pytest.mark.proves("emulator.orExplainFault")
 def test_fault_in_a_block_is_explained():
     d.set_device(1)
     pointer = d.malloc(1000)
@@ -105,6 +106,7 @@ def test_handler_from_before_comes_next():
     assert "in string_at" in rest
 
 
+@pytest.mark.proves("environment.OPENREG_SEGV_HANDLER")
 def test_handler_can_be_left_out():
     done = d.run(TOUCH.format(touch=TOUCHES["read"]), OPENREG_SEGV_HANDLER="0")
     assert done.returncode == -signal.SIGSEGV
@@ -172,6 +174,10 @@ def fork(before, inside, after=""):
     return d.check_run(code).splitlines()
 
 
+@pytest.mark.proves(
+    "errors.codes.orErrorForkedProcess",
+    "messages.this-process-was-forked-from-one",
+)
 def test_child_of_a_user_is_refused_by_every_call():
     lines = fork("malloc(8)", d.ASK_EVERYTHING.replace("\n    ", "\n"))
     assert lines.pop() == "child 0"

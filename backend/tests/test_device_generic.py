@@ -232,6 +232,7 @@ def test_the_base_asks_the_device_module_for_two_functions(monkeypatch) -> None:
     Base.setUpClass()
 
 
+@pytest.mark.proves("checklist.testing")
 def test_without_the_device_module_the_base_says_what_is_missing(
     monkeypatch,
 ) -> None:

@@ -64,6 +64,7 @@ def test_size_0_is_null_and_null_can_be_freed():
     assert d.memory_info() == before
 
 
+@pytest.mark.proves("emulator.orMemGetInfo")
 def test_blocks_are_whole_pages_and_start_as_zeros():
     free_before, total = d.memory_info()
     pointer = d.malloc(d.PAGE + 1)
@@ -74,6 +75,7 @@ def test_blocks_are_whole_pages_and_start_as_zeros():
     assert d.memory_info() == (free_before, total)
 
 
+@pytest.mark.proves("emulator.orFree", "messages.in-no-live-block")
 def test_double_free_is_refused():
     pointer = d.malloc(8)
     d.free(pointer)
@@ -81,6 +83,7 @@ def test_double_free_is_refused():
         d.free(pointer)
 
 
+@pytest.mark.proves("messages.not-the-start-of-a-block")
 def test_interior_pointer_cannot_be_freed(block):
     with refused(NOT_DEVICE, "not the start of a block"):
         d.free(block + 1)
@@ -133,6 +136,7 @@ def test_freed_pages_go_back_to_the_system():
     assert d.check_run(code) == "0\n8\n0\n"
 
 
+@pytest.mark.proves("messages.back-to-the-system")
 def test_pages_that_cannot_go_back_leave_the_block_alone():
     code = """
     pointer = malloc(8)
@@ -155,7 +159,12 @@ def test_pages_that_cannot_go_back_leave_the_block_alone():
     )
 
 
-@pytest.mark.proves("emulator-capacity")
+@pytest.mark.proves(
+    "emulator-capacity",
+    "emulator.orMalloc",
+    "errors.codes.orErrorMemoryAllocation",
+    "messages.has-no-gap-of",
+)
 def test_capacity_is_real_and_comes_back():
     code = """
     pages = [malloc(1) for _ in range(256)]
@@ -236,6 +245,7 @@ def test_random_blocks_never_overlap():
 # Look-ups
 
 
+@pytest.mark.proves("emulator.orPointerGetAttributes")
 def test_interior_pointers_find_their_block(block, other):
     for offset in (0, 1, 999):
         expected = (d.DEVICE, 0, block, 1000)
@@ -303,6 +313,11 @@ def test_pinned_memory_is_the_hosts_own(pinned, block):
     assert d.read(block, 1000) == b"p" * 1000
 
 
+@pytest.mark.proves(
+    "emulator.orMallocHost",
+    "emulator.orFreeHost",
+    "messages.not-a-pointer-that-ormallochost",
+)
 def test_only_live_pinned_blocks_can_be_freed(host, pinned, block):
     pointer = d.malloc_host(8)
     d.free_host(pointer)
@@ -311,6 +326,7 @@ def test_only_live_pinned_blocks_can_be_freed(host, pinned, block):
             d.free_host(wrong)
 
 
+@pytest.mark.proves("messages.bytes-of-host-memory")
 def test_pinned_memory_runs_out():
     with refused("orErrorMemoryAllocation", "bytes of host memory"):
         d.malloc_host(2**62)
@@ -324,6 +340,7 @@ def test_copy_past_the_end_of_a_pinned_block_is_refused(pinned, block):
 # Copies
 
 
+@pytest.mark.proves("emulator.orMemcpy")
 @pytest.mark.parametrize("infer", [False, True])
 def test_every_kind_copies(block, other, host, pinned, infer):
     def copy(dst, src, kind):
@@ -341,7 +358,11 @@ def test_every_kind_copies(block, other, host, pinned, infer):
     assert d.read(block, 1000) == data
 
 
-@pytest.mark.proves("emulator-copy-checked")
+@pytest.mark.proves(
+    "emulator-copy-checked",
+    "errors.codes.orErrorInvalidMemcpyDirection",
+    "messages.memory-but-the-kind-expects",
+)
 @pytest.mark.parametrize("kind", range(4))
 def test_wrong_kind_is_refused_and_moves_nothing(block, other, host, kind):
     pairs = {
@@ -363,6 +384,7 @@ def test_wrong_kind_is_refused_and_moves_nothing(block, other, host, kind):
     assert (d.read(block, 1000), ctypes.string_at(host, 1000)) == before
 
 
+@pytest.mark.proves("messages.expected-0-to-4")
 @pytest.mark.parametrize("kind", [-1, 5, 1 << 31])
 @pytest.mark.parametrize("count", [0, 8])
 def test_unknown_kind_is_refused(block, host, kind, count):
@@ -377,6 +399,7 @@ def test_count_0_does_nothing(kind):
     d.memset(None, 1, 0)
 
 
+@pytest.mark.proves("errors.codes.orErrorInvalidValue", "messages.is-null")
 @pytest.mark.parametrize("kind", range(5))
 def test_null_is_refused(block, host, kind):
     for dst, src in ((None, host), (block, None)):
@@ -388,6 +411,7 @@ def test_null_is_refused(block, host, kind):
         d.memset(None, 0, 8)
 
 
+@pytest.mark.proves("messages.pass-the-end-of-its-block")
 def test_copy_past_the_end_of_a_block_is_refused(block, other, host):
     attempts = [
         (block, host, 1001, d.HOST_TO_DEVICE, "dst", 1000),
@@ -407,6 +431,7 @@ def test_copy_past_the_end_of_a_block_is_refused(block, other, host):
     assert d.read(other, 1000) == bytes(1000)
 
 
+@pytest.mark.proves("emulator.orMemset")
 def test_interior_pointers_can_be_copied(block, other):
     d.memcpy(other + 10, block + 20, 30, d.DEVICE_TO_DEVICE)
     assert d.read(other + 9, 32) == b"\0" + bytes(range(20, 50)) + b"\0"
@@ -432,6 +457,7 @@ def test_freed_memory_cannot_be_copied_or_set(host):
         d.memset(pointer, 0, 8)
 
 
+@pytest.mark.proves("emulator.orMemcpyPeer", "messages.is-not-memory-of-device")
 def test_peer_copy_checks_whose_the_pointers_are(block, other, host):
     d.memcpy_peer(other, 1, block, 0, 1000)
     assert d.read(other, 1000) == d.read(block, 1000)
@@ -450,6 +476,7 @@ def test_peer_copy_checks_whose_the_pointers_are(block, other, host):
             d.memcpy_peer(other, devices[0], block, devices[1], 8)
 
 
+@pytest.mark.proves("messages.not-device-memory")
 def test_memset_is_for_device_memory(host, pinned):
     for pointer in (host, pinned):
         with refused(NOT_DEVICE, "not device memory"):

@@ -81,6 +81,7 @@ def test_launch_returns_before_the_work_is_done(log, stream, gate):
     assert log == ["kernel"]
 
 
+@pytest.mark.proves("emulator.orStreamQuery")
 @pytest.mark.queued
 def test_query_that_is_not_ready_is_not_an_error(stream, gate):
     d.library.orGetLastError()
@@ -106,6 +107,7 @@ def test_streams_do_not_wait_for_each_other(log, stream, gate):
     d.call("orStreamDestroy", other)
 
 
+@pytest.mark.proves("emulator.orStreamSynchronize")
 @pytest.mark.queued
 @pytest.mark.parametrize("wait", ["orStreamSynchronize", "orDeviceSynchronize"])
 def test_synchronize_waits_for_held_work(log, stream, gate, wait):
@@ -127,6 +129,7 @@ def test_arguments_are_released_after_their_kernel_ran(log, stream, gate):
     assert log == [1, ("release", 1), 2, ("release", 2)]
 
 
+@pytest.mark.proves("emulator.orStreamWaitValue64")
 def test_value_is_waited_for_even_when_it_is_there_already(log, stream, gate):
     gate.open()
     gate.hold(stream)
@@ -135,6 +138,7 @@ def test_value_is_waited_for_even_when_it_is_there_already(log, stream, gate):
     assert log == ["after"]
 
 
+@pytest.mark.proves("messages.not-an-aligned-address-of-host")
 @pytest.mark.parametrize("address", [None, 12, "device"])
 def test_value_must_be_in_aligned_host_memory(stream, address):
     pointer = d.malloc(8)
@@ -172,6 +176,9 @@ WHO_RUNS = """
 """
 
 
+@pytest.mark.proves(
+    "environment.OPENREG_LAUNCH", "stream.modes.auto", "stream.modes.async"
+)
 @pytest.mark.parametrize(
     ("mode", "printed"),
     [
@@ -184,6 +191,7 @@ def test_mode_says_which_thread_runs_work(mode, printed):
     assert d.check_run(WHO_RUNS, OPENREG_LAUNCH=mode) == printed
 
 
+@pytest.mark.proves("stream.modes.blocking")
 def test_blocking_waits_for_other_threads_and_for_values():
     code = """
     import threading
@@ -207,6 +215,7 @@ def test_blocking_waits_for_other_threads_and_for_values():
 # Turns
 
 
+@pytest.mark.proves("emulator.orStreamRunsInline")
 def test_work_launched_in_a_turn_runs_at_once_on_its_thread(log, stream):
     with d.turn(stream):
         assert d.library.orStreamRunsInline(stream) == 1
@@ -222,6 +231,7 @@ def test_work_launched_in_a_turn_runs_at_once_on_its_thread(log, stream):
     assert d.is_done("orStreamQuery", stream)
 
 
+@pytest.mark.proves("emulator.orStreamBeginTurn")
 @pytest.mark.queued
 def test_turn_comes_between_earlier_and_later_work(log, stream, gate):
     gate.hold(stream)
@@ -268,6 +278,11 @@ def test_one_thread_at_a_time_has_its_turn(stream):
     assert seen == [1] * 8
 
 
+@pytest.mark.proves(
+    "emulator.orStreamEndTurn",
+    "errors.codes.orErrorNotPermitted",
+    "messages.does-not-hold-the-streams-turn",
+)
 def test_turn_is_ended_by_who_holds_it(log, stream):
     answers = []
 
@@ -295,6 +310,7 @@ def test_turn_has_a_name(stream):
     assert d.is_done("orStreamQuery", stream)
 
 
+@pytest.mark.proves("emulator.orSetKernelError")
 def test_kernel_that_fails_in_a_turn_fails_the_call_and_nothing_else(
     log, stream
 ):
@@ -334,6 +350,7 @@ def test_kernel_in_a_turn_may_launch_on_its_stream(log, stream):
 # Handles
 
 
+@pytest.mark.proves("emulator.orStreamCreateWithPriority")
 def test_stream_says_whose_it_is():
     d.set_device(1)
     stream = d.make_stream(priority=-1)
@@ -354,6 +371,7 @@ def stream_property(name, handle):
     return value.value
 
 
+@pytest.mark.proves("emulator.orDeviceGetStreamPriorityRange")
 def test_priority_out_of_range_is_clamped():
     least, greatest = c_int(), c_int()
     d.call(
@@ -368,6 +386,9 @@ def test_priority_out_of_range_is_clamped():
         d.call("orStreamDestroy", stream)
 
 
+@pytest.mark.proves(
+    "emulator.orStreamDestroy", "messages.is-not-a-stream-or-was"
+)
 def test_destroyed_handle_is_refused_and_not_used_again(log):
     stream = d.make_stream()
     d.call("orStreamDestroy", stream)
@@ -391,12 +412,14 @@ def test_destroyed_handle_is_refused_and_not_used_again(log):
     assert log == []
 
 
+@pytest.mark.proves("messages.default-stream-cannot")
 def test_default_stream_cannot_be_destroyed():
     for handle in (None, d.default_stream(1)):
         with refused("orErrorInvalidResourceHandle", "default stream cannot"):
             d.call("orStreamDestroy", handle)
 
 
+@pytest.mark.proves("messages.end-it-first")
 def test_stream_is_not_destroyed_in_ones_own_turn(stream):
     with d.turn(stream), refused("orErrorNotPermitted", "end it first"):
         d.call("orStreamDestroy", stream)
@@ -435,6 +458,9 @@ def test_stream_can_be_destroyed_during_anothers_turn():
     d.call("orDeviceSynchronize")
 
 
+@pytest.mark.proves(
+    "emulator.orStreamGetDevice", "emulator.orStreamGetPriority"
+)
 def test_where_the_answer_should_go_is_needed(stream):
     for name, arguments in {
         "orStreamCreateWithPriority": [None, 0],
@@ -574,6 +600,11 @@ def copy_async(dst, src, kind, stream, count=BYTES):
     d.call("orMemcpyAsync", dst, src, count, kind, stream)
 
 
+@pytest.mark.proves(
+    "emulator.orMemcpyAsync",
+    "emulator.orMemcpyPeerAsync",
+    "emulator.orMemsetAsync",
+)
 @pytest.mark.parametrize("inferred", [False, True])
 def test_every_kind_is_copied_in_order(blocks, stream, inferred):
     first, second, other, source, target = blocks
@@ -695,6 +726,7 @@ def test_memory_is_freed_when_the_work_of_its_device_is_done(
 # Host functions
 
 
+@pytest.mark.proves("emulator.orLaunchHostFunc")
 def test_host_function_runs_in_order(log, stream):
     d.launch(log.kernel(1), stream)
     d.launch_host(log.host(2), stream)
@@ -751,6 +783,7 @@ def check_everything_refused(launch, inside, stream):
     d.call("orEventDestroy", event)
 
 
+@pytest.mark.proves("messages.was-called-from-inside")
 @pytest.mark.parametrize("in_turn", [False, True])
 def test_host_function_may_not_launch_or_wait(log, stream, in_turn):
     def launch(ask):
@@ -803,6 +836,9 @@ WHY = (
 )
 
 
+@pytest.mark.proves(
+    "emulator.orDeviceReset", "messages.ordevicereset-ends-this"
+)
 @pytest.mark.queued
 def test_queued_failure_is_the_devices_until_reset(log, device_one, gate):
     first, second = device_one
@@ -1025,6 +1061,7 @@ class Trace(list):
         self.append({name: getattr(found, name) for name, _ in found._fields_})
 
 
+@pytest.mark.proves("emulator.orTraceSubscribe")
 def test_work_is_traced_from_launch_to_end(log, stream, blocks):
     first, _, _, source, _ = blocks
     d.set_device(1)

@@ -19,6 +19,7 @@ CAPSULES = {
 }
 
 
+@pytest.mark.proves("storage.dlpack.capsule")
 @pytest.mark.parametrize("capsule", CAPSULES.values(), ids=CAPSULES)
 @pytest.mark.parametrize("device", ["openreg:0", "openreg:1"])
 def test_a_capsule_is_the_same_memory(capsule, device: str) -> None:
@@ -54,6 +55,7 @@ def test_a_capsule_keeps_the_dtype(dtype: torch.dtype) -> None:
     assert (y.dtype, y.tolist()) == (dtype, x.tolist())
 
 
+@pytest.mark.proves("storage.dlpack.host_array")
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_host_array_is_copied_to_the_device(index: int) -> None:
     array = np.arange(3.0)
@@ -69,6 +71,7 @@ def test_a_host_array_is_not_shared_with_the_device() -> None:
         torch.from_dlpack(np.arange(3.0), device="openreg", copy=False)
 
 
+@pytest.mark.proves("storage.dlpack.to_host")
 def test_a_capsule_for_the_host_is_a_copy() -> None:
     x = numbers(3)
     capsule = x.__dlpack__(dl_device=(DLDeviceType.kDLCPU, 0))
@@ -81,6 +84,7 @@ def test_a_capsule_for_the_host_is_a_copy() -> None:
 UNKNOWN = "Unknown device type openreg for Dlpack"
 
 
+@pytest.mark.proves("storage.dlpack.device")
 def test_pytorch_does_not_say_the_device_of_a_tensor() -> None:
     x = numbers(3)
     for ask in (
@@ -118,6 +122,7 @@ def test_an_object_that_says_its_device_is_taken() -> None:
     assert torch.from_dlpack(Exporter(x), device="cpu").tolist() == [1, 2, 3]
 
 
+@pytest.mark.proves("storage.dlpack.numpy")
 def test_a_library_without_the_device_takes_nothing() -> None:
     x = numbers(3)
     with pytest.raises(RuntimeError, match="Unsupported device in DLTensor"):

@@ -24,6 +24,7 @@ print(torch.get_num_threads(), len(started))
 """
 
 
+@pytest.mark.proves("environment.OMP_NUM_THREADS")
 def test_omp_num_threads_is_the_size_of_a_kernels_team() -> None:
     # The caller is one of the team. PyTorch never asks for more than cores.
     assert prints(ADD, OMP_NUM_THREADS="1") == "1 0\n"
@@ -31,6 +32,7 @@ def test_omp_num_threads_is_the_size_of_a_kernels_team() -> None:
     assert prints(ADD, OMP_NUM_THREADS="2") == f"{team} {team - 1}\n"
 
 
+@pytest.mark.proves("environment.ATEN_CPU_CAPABILITY")
 def test_aten_cpu_capability_chooses_the_kernels() -> None:
     code = """
 import torch
@@ -48,6 +50,7 @@ print(torch.accelerator.memory_reserved())
 """
 
 
+@pytest.mark.proves("environment.PYTORCH_ALLOC_CONF")
 def test_pytorch_alloc_conf_sets_up_the_pool() -> None:
     assert prints(RESERVE, PYTORCH_ALLOC_CONF="") == f"{20 << 20}\n"
     large = "large_segment_size_mb:32"
@@ -69,6 +72,7 @@ print(torch.ones(2).sum().item())
 """
 
 
+@pytest.mark.proves("messages.a-number-in-pytorch_alloc_conf-cannot-be")
 @pytest.mark.parametrize("number", ["abc", "9" * 30])
 def test_pytorch_alloc_conf_that_has_no_number_is_refused(number) -> None:
     settings = {"PYTORCH_ALLOC_CONF": f"max_split_size_mb:{number}"}
@@ -88,6 +92,7 @@ except RuntimeError as error:
 """
 
 
+@pytest.mark.proves("environment.TORCH_SHOW_CPP_STACKTRACES")
 def test_torch_show_cpp_stacktraces_says_where() -> None:
     plain = prints(FAIL)
     assert plain.startswith("The device index is out of range.")
@@ -100,11 +105,13 @@ def test_torch_show_cpp_stacktraces_says_where() -> None:
     assert "openreg::set_device" in said
 
 
+@pytest.mark.proves("environment.TORCH_SHOW_DISPATCH_TRACE")
 def test_torch_show_dispatch_trace_does_nothing_in_a_release() -> None:
     traced = prints(FAIL, TORCH_SHOW_DISPATCH_TRACE="1")
     assert traced == prints(FAIL)
 
 
+@pytest.mark.proves("environment.PIP_EXTRA_INDEX_URL")
 def test_pip_extra_index_url_is_read_by_pip() -> None:
     said = subprocess.check_output(
         [sys.executable, "-m", "pip", "config", "list"],

@@ -76,6 +76,7 @@ def error_on_the_cpu(name: str) -> Exception:
 # When and how an error appears
 
 
+@pytest.mark.proves("errors.times.queued")
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("where", ["default", "other"])
 def test_error_is_the_callers_where_work_runs_at_the_call(
@@ -105,7 +106,7 @@ def test_error_is_the_callers_where_work_runs_at_the_call(
         assert x.sum().item() == 28
 
 
-@pytest.mark.proves("inside-errors-at-call")
+@pytest.mark.proves("inside-errors-at-call", "errors.times.arguments")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_error_of_the_arguments_always_comes_at_the_call(
     name: str, x: torch.Tensor, stream: torch.Stream
@@ -122,6 +123,7 @@ def test_error_of_the_arguments_always_comes_at_the_call(
         stream.synchronize()
 
 
+@pytest.mark.proves("errors.times.turn")
 @pytest.mark.parametrize("where", ["default", "other"])
 def test_kernel_that_takes_its_turn_raises_at_the_call(
     where: str, stream: torch.Stream
@@ -137,6 +139,7 @@ def test_kernel_that_takes_its_turn_raises_at_the_call(
         assert (negative + 3).tolist() == [2]
 
 
+@pytest.mark.proves("errors.times.memory")
 @pytest.mark.parametrize("where", ["default", "other"])
 def test_full_device_says_so_at_the_call(
     where: str, x: torch.Tensor, stream: torch.Stream
@@ -218,7 +221,9 @@ REFUSED: dict[str, Callable[[torch.Tensor, torch.Stream], object]] = {
 }
 
 
-@pytest.mark.proves("errors-stay")
+@pytest.mark.proves(
+    "errors-stay", "errors.codes.orErrorDeviceFailed", "errors.times.failed"
+)
 @pytest.mark.queued
 @pytest.mark.parametrize("teller", REFUSED)
 @pytest.mark.parametrize("where", ["its stream", "another stream"])
@@ -541,6 +546,10 @@ def test_host_that_follows_a_device_pointer_is_told_what_it_did() -> None:
     assert "x.cpu()" in first
 
 
+@pytest.mark.proves(
+    "errors.codes.orErrorInvalidDevicePointer",
+    "errors.codes.orErrorInvalidResourceHandle",
+)
 def test_wrong_pointers_are_refused_and_the_device_goes_on() -> None:
     printed = d.check_run(
         """
@@ -575,6 +584,9 @@ def test_wrong_pointers_are_refused_and_the_device_goes_on() -> None:
     ]
 
 
+@pytest.mark.proves(
+    "messages.no-openreg-devices-are-available-openreg_device_count"
+)
 @pytest.mark.one_mode
 def test_without_a_device_every_use_says_so_and_nothing_crashes() -> None:
     printed = prints(

@@ -13,6 +13,11 @@ from torch.openreg.testing import sleep, trace
 openreg = torch.openreg
 
 
+@pytest.mark.proves(
+    "stream.events.Event",
+    "stream.events.Event.device",
+    "stream.events.Event.event_id",
+)
 @pytest.mark.parametrize(
     "make", [openreg.Event, lambda: torch.Event("openreg"), torch.Event]
 )
@@ -36,6 +41,7 @@ def test_an_event_that_was_never_recorded_is_done_and_orders_nothing() -> None:
     assert stream.query()
 
 
+@pytest.mark.proves("stream.events.Event.synchronize")
 @pytest.mark.queued
 def test_it_stands_for_all_work_before_it_and_none_after(hold) -> None:
     stream = openreg.Stream()
@@ -50,6 +56,7 @@ def test_it_stands_for_all_work_before_it_and_none_after(hold) -> None:
     second.open()
 
 
+@pytest.mark.proves("stream.events.Event.record")
 @pytest.mark.queued
 def test_record_takes_the_current_stream_unless_one_is_named(
     side, hold
@@ -64,6 +71,7 @@ def test_record_takes_the_current_stream_unless_one_is_named(
     gate.open()
 
 
+@pytest.mark.proves("stream.events.Event.wait")
 @pytest.mark.queued
 def test_wait_takes_the_current_stream_unless_one_is_named(side, hold) -> None:
     one = openreg.Stream()
@@ -75,6 +83,7 @@ def test_wait_takes_the_current_stream_unless_one_is_named(side, hold) -> None:
     side.synchronize()
 
 
+@pytest.mark.proves("stream.events.Event.query")
 @pytest.mark.queued
 def test_recorded_again_it_stands_for_the_new_record(hold) -> None:
     one, two = openreg.Stream(), openreg.Stream()
@@ -166,6 +175,7 @@ class TestTime:
         end.record()
         return start, end
 
+    @pytest.mark.proves("stream.events.Event.elapsed_time")
     def test_it_is_that_of_the_stream_in_milliseconds(self, side) -> None:
         start, end = self.timed(lambda: sleep(20))
         end.synchronize()
@@ -233,6 +243,9 @@ class TestTime:
             start.elapsed_time(end)
 
 
+@pytest.mark.proves(
+    "stream.events.Event.from_ipc_handle", "stream.events.Event.ipc_handle"
+)
 def test_an_event_is_not_shared_between_processes() -> None:
     with pytest.raises(NotImplementedError, match="another process"):
         openreg.Event(interprocess=True)
@@ -360,6 +373,7 @@ class TestTrace:
         assert when["copy", "end"] <= when["add", "start"]
         assert when["add", "end"] <= when["mul", "start"]
 
+    @pytest.mark.proves("messages.traced-already")
     def test_one_at_a_time(self) -> None:
         with trace() as records:
             with (

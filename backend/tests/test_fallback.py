@@ -225,6 +225,7 @@ class TestPolicy:
         fallback.forbid("aten::add")
         assert _C._fallback_policy() == ("allow", {"aten::add": "forbid"})
 
+    @pytest.mark.proves("messages.expected-allow")
     def test_an_unknown_word_is_refused(self) -> None:
         for policy in ("off", {}), ("allow", {"aten::add": "off"}):
             with pytest.raises(ValueError, match="'off'; expected 'allow', "):
@@ -232,33 +233,39 @@ class TestPolicy:
 
 
 class TestArguments:
+    @pytest.mark.proves("fallback.arguments.strides")
     def test_strides(self) -> None:
         check_equal(lambda d: ops().twice(numbers(2, 3, device=d).t()))
         check_equal(lambda d: ops().twice(numbers(1, 3, device=d).expand(2, 3)))
         check_equal(lambda d: ops().twice(numbers(0, 3, device=d)))
         check_equal(lambda d: ops().twice(numbers(1, device=d)[0]))
 
+    @pytest.mark.proves("fallback.arguments.bits")
     def test_conjugate_and_negative_views(self) -> None:
         z = torch.tensor([1 + 2j])
         check_equal(lambda d: ops().twice(z.to(d).conj()))
         check_equal(lambda d: ops().twice(z.to(d).conj().imag))
 
+    @pytest.mark.proves("fallback.arguments.zero")
     def test_a_zero_tensor(self) -> None:
         check_equal(
             lambda d: ops().twice(torch._efficientzerotensor(2, device=d))
         )
 
+    @pytest.mark.proves("fallback.arguments.optional")
     def test_an_optional_tensor(self) -> None:
         check_equal(lambda d: ops().maybe(numbers(2, device=d), None))
         check_equal(
             lambda d: ops().maybe(numbers(2, device=d), numbers(2, device=d))
         )
 
+    @pytest.mark.proves("fallback.arguments.number")
     def test_a_number_from_the_host(self) -> None:
         check_equal(
             lambda d: ops().maybe(numbers(2, device=d), torch.tensor(3.0))
         )
 
+    @pytest.mark.proves("fallback.arguments.lists")
     def test_lists(self) -> None:
         check_equal(lambda d: ops().total([numbers(2, device=d)] * 2))
         check_equal(
@@ -276,6 +283,7 @@ class TestArguments:
         )
         check_equal(lambda d: script.pick(numbers(2, device=d)))
 
+    @pytest.mark.proves("fallback.arguments.device")
     def test_a_device(self) -> None:
         x = numbers(2)
         assert ops().ones_on(x, torch.device("openreg")).device == x.device
@@ -316,6 +324,7 @@ class TestWriting:
         assert ops().twice_(x) is x
         assert x.cpu().tolist() == [2, 4]
 
+    @pytest.mark.proves("fallback.arguments.in_place")
     def test_in_place_through_strides(self) -> None:
         def work(device):
             x = numbers(3, 4, device=device)
@@ -334,6 +343,7 @@ class TestWriting:
 
         check_equal(work)
 
+    @pytest.mark.proves("fallback.arguments.out")
     def test_out_is_resized(self) -> None:
         check_equal(
             lambda d: ops().twice(
@@ -341,6 +351,7 @@ class TestWriting:
             )
         )
 
+    @pytest.mark.proves("fallback.arguments.out_strided")
     def test_out_may_have_any_strides(self) -> None:
         x = numbers(2, 3)
         out = torch.zeros(3, 2, device="openreg").t()
@@ -359,11 +370,13 @@ class TestWriting:
             self.test_out_is_resized()
             self.test_in_place_it_is_resized()
 
+    @pytest.mark.proves("fallback.arguments.out_list")
     def test_a_list(self) -> None:
         x, y = numbers(2), numbers(3)
         ops().bump_all_([x, y, x])
         assert (x.tolist(), y.tolist()) == ([3, 4], [2, 3, 4])
 
+    @pytest.mark.proves("fallback.arguments.twice")
     @pytest.mark.parametrize("same", [lambda x: x, lambda x: x.view(4)])
     def test_an_argument_that_is_passed_twice(self, same) -> None:
         def work(device):
@@ -373,6 +386,7 @@ class TestWriting:
         check_equal(work)
         assert ops().add_twice_(numbers(1), numbers(1)).item() == 3
 
+    @pytest.mark.proves("fallback.refusals.overlap")
     def test_arguments_that_overlap_in_part_are_refused(self) -> None:
         x = numbers(3)
         with pytest.raises(RuntimeError, match=r"Please clone\(\) the tensor"):
@@ -382,6 +396,7 @@ class TestWriting:
         assert x.tolist() == [1, 2, 3]
         assert fallback.counts() == {}
 
+    @pytest.mark.proves("fallback.refusals.itself")
     def test_a_tensor_that_overlaps_itself_is_refused(self) -> None:
         x = numbers(1, 2)
         with pytest.raises(RuntimeError, match=r"Please clone\(\) the tensor"):
@@ -405,6 +420,7 @@ class TestAutograd:
             y.sum().backward()
         assert x.grad.tolist() == [2, 2]
 
+    @pytest.mark.proves("fallback.arguments.gradient")
     def test_a_gradient_goes_through_what_is_written(self) -> None:
         x = numbers(2).requires_grad_()
         y = x * 3
@@ -414,6 +430,7 @@ class TestAutograd:
             y.sum().backward()
         assert x.grad.tolist() == [7, 7]
 
+    @pytest.mark.proves("fallback.refusals.leaf")
     def test_a_leaf_is_not_written(self) -> None:
         x = numbers(2).requires_grad_()
         with pytest.raises(RuntimeError, match="a leaf Variable that requires"):
@@ -432,6 +449,7 @@ class TestAutograd:
 
 
 class TestGenerators:
+    @pytest.mark.proves("fallback.arguments.generator")
     def test_the_devices_own_draws(self) -> None:
         check_equal(lambda d: ops().draw(numbers(4, device=d)))
         state = torch.get_rng_state()
@@ -446,6 +464,7 @@ class TestGenerators:
             )
         )
 
+    @pytest.mark.proves("fallback.refusals.generator")
     @pytest.mark.parametrize(
         ("device", "says"),
         [
@@ -459,13 +478,14 @@ class TestGenerators:
 
 
 class TestRefusals:
-    @pytest.mark.proves("fallback-refuses")
+    @pytest.mark.proves("fallback-refuses", "fallback.refusals.view")
     def test_a_view_operator(self) -> None:
         x = numbers(2, 2)
         with pytest.raises(NotImplementedError, match="cannot make a view"):
             ops().row(x)
         assert fallback.counts() == {}
 
+    @pytest.mark.proves("fallback.refusals.devices")
     @pytest.mark.parametrize("other", ["cpu", "openreg:1"])
     def test_tensors_on_two_devices(self, other) -> None:
         x, y = numbers(2), numbers(2, device=other)
@@ -479,11 +499,12 @@ class TestRefusals:
         assert fallback.counts() == {}
         assert ops().total([x, x]).cpu().tolist() == [2, 4]
 
+    @pytest.mark.proves("fallback.refusals.host")
     def test_writing_to_a_number_on_the_host(self) -> None:
         with pytest.raises(RuntimeError, match="to be on the same device"):
             ops().add_twice_(torch.tensor(3.0), numbers(1)[0])
 
-    @pytest.mark.proves("fallback-hidden-draws")
+    @pytest.mark.proves("fallback-hidden-draws", "fallback.refusals.draw")
     def test_a_draw_that_takes_no_generator(self) -> None:
         library = torch.library.Library(LIBRARY + "_hidden", "DEF")
         tags = (torch.Tag.nondeterministic_seeded,)
@@ -496,6 +517,7 @@ class TestRefusals:
         assert torch.equal(torch.get_rng_state(), state)
         library._destroy()
 
+    @pytest.mark.proves("fallback.refusals.sparse")
     def test_sparse_tensors(self) -> None:
         x = numbers(2, 2)
         with pytest.raises(
@@ -506,6 +528,7 @@ class TestRefusals:
             ops().twice(x.to_sparse())
         assert ops().twice(x).sum().item() == 20
 
+    @pytest.mark.proves("fallback.refusals.layout")
     def test_results_that_cannot_be_on_the_device(self) -> None:
         with pytest.raises(
             NotImplementedError,
@@ -513,6 +536,7 @@ class TestRefusals:
         ):
             ops().packed(numbers(2, 2))
 
+    @pytest.mark.proves("fallback.refusals.zero")
     def test_zero_tensors_are_not_written(self) -> None:
         with pytest.raises(RuntimeError, match="ZeroTensors are immutable"):
             ops().bump_(torch._efficientzerotensor(2, device="openreg"))

@@ -18,12 +18,17 @@ openreg = torch.openreg
 TORCH = Path(torch.__file__).parent
 
 
+@pytest.mark.proves(
+    "checklist.rename_privateuse1_backend",
+    "checklist.generate_methods_for_privateuse1_backend",
+)
 def test_the_backend_has_its_name_everywhere():
     assert torch._C._get_privateuse1_backend_name() == "openreg"
     assert str(torch.ones(1, device="openreg").device) == "openreg:0"
     assert torch.profiler.ProfilerActivity.OPENREG.name == "OPENREG"
 
 
+@pytest.mark.proves("checklist._register_device_module")
 def test_the_module_is_found_under_every_name():
     assert torch.openreg is torch_openreg.openreg
     assert torch.get_device_module("openreg") is torch.openreg
@@ -182,6 +187,7 @@ def test_saved_tensors_come_back_to_their_device():
         save_and_load(x, map_location="openreg:2")
 
 
+@pytest.mark.proves("messages.a-device-with-an")
 def test_an_index_is_read_from_names_devices_and_numbers():
     read = openreg._utils._get_device_index
     assert read(1) == read("openreg:1") == read(torch.device("openreg:1")) == 1

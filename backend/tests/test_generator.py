@@ -44,11 +44,13 @@ def test_equal_seeds_give_the_cpus_numbers(device, draw):
         assert torch.equal(one.cpu(), other)
 
 
+@pytest.mark.proves("generator.current_seed")
 def test_a_new_generator_starts_with_pytorchs_default_seed():
     fresh = torch.Generator("openreg")
     assert fresh.initial_seed() == torch.Generator().initial_seed()
 
 
+@pytest.mark.proves("generator.seed")
 def test_seed_draws_another_seed_and_returns_it():
     generator = torch.Generator("openreg")
     seeds = {generator.seed(), generator.seed()}
@@ -56,6 +58,7 @@ def test_seed_draws_another_seed_and_returns_it():
     assert generator.initial_seed() in seeds
 
 
+@pytest.mark.proves("generator.get_state", "generator.set_state")
 def test_state_can_be_read_set_and_cloned():
     generator = torch.Generator("openreg").manual_seed(3)
     state = generator.get_state()
@@ -83,6 +86,7 @@ def test_a_wrong_state_is_refused():
         generator.set_state(torch.zeros(8, dtype=torch.uint8))
 
 
+@pytest.mark.proves("generator.set_current_seed")
 def test_a_seed_out_of_range_is_refused():
     generator = torch.Generator("openreg").manual_seed(3)
     for seed in (2**64, -(2**63) - 1):
@@ -92,6 +96,7 @@ def test_a_seed_out_of_range_is_refused():
     assert generator.manual_seed(-1).initial_seed() == 2**64 - 1
 
 
+@pytest.mark.proves("generator.clone_impl")
 def test_a_clone_goes_its_own_way():
     first = torch.Generator("openreg:1").manual_seed(3)
     clone = first.clone_state()
@@ -105,6 +110,7 @@ def test_a_clone_goes_its_own_way():
 class TestGraphsafe:
     """A state that is handed over by reference."""
 
+    @pytest.mark.proves("generator.graphsafe_get_state")
     def test_what_one_draws_the_other_has_drawn(self):
         first = torch.Generator("openreg:1").manual_seed(3)
         state = first.graphsafe_get_state()
@@ -125,6 +131,7 @@ class TestGraphsafe:
         assert torch.equal(state.get_state(), other)
         assert state.seed() == first.initial_seed()
 
+    @pytest.mark.proves("generator.graphsafe_set_state")
     def test_a_state_is_taken_over_and_the_old_one_let_go(self):
         first = torch.Generator("openreg").manual_seed(1)
         old, new = first.graphsafe_get_state(), torch.Generator("openreg")
@@ -182,6 +189,11 @@ class TestGraphsafe:
             torch.Generator().graphsafe_set_state(torch.Generator("openreg"))
 
 
+@pytest.mark.proves(
+    "generator.get_offset",
+    "generator.set_offset",
+    "messages.has-no-offset-expected-0-got",
+)
 def test_it_has_no_offset_but_gives_one_to_whoever_copies_it():
     generator = torch.Generator("openreg")
     generator.set_offset(generator.get_offset())
@@ -212,6 +224,7 @@ def test_a_generator_of_another_type_is_refused():
         torch.rand(2, generator=torch.Generator("openreg"))
 
 
+@pytest.mark.proves("messages.generator-device-but-found")
 @pytest.mark.parametrize(
     "use",
     [

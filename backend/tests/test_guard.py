@@ -41,6 +41,7 @@ def default_stream(device: int) -> tuple[int, int, int]:
     return found.device.type, found.device.index, found.id
 
 
+@pytest.mark.proves("messages.devices-was-given-the-device")
 @pytest.mark.parametrize("device", ["cpu", "cuda:1", "meta"])
 def test_another_device_type_is_refused(device):
     expected = f"guard of openreg devices was given the device {device}"
@@ -49,11 +50,18 @@ def test_another_device_type_is_refused(device):
     assert openreg.current_device() == 0
 
 
+@pytest.mark.proves("guard.type")
 def test_its_own_device_type_is_taken():
     _C._guard_set_device(torch.device("openreg:1"))
     assert openreg.current_device() == 1
 
 
+@pytest.mark.proves(
+    "guard.getDevice",
+    "guard.setDevice",
+    "accelerator.current_device_index",
+    "accelerator.set_device_index",
+)
 def test_the_accelerator_api_goes_through_the_guard():
     torch.accelerator.set_device_index(1)
     assert torch.accelerator.current_device_index() == 1
@@ -70,7 +78,12 @@ def test_the_way_back_does_not_raise():
     assert openreg.current_device() == 1
 
 
-@pytest.mark.proves("guard-restores")
+@pytest.mark.proves(
+    "guard-restores",
+    "guard.exchangeDevice",
+    "guard.uncheckedSetDevice",
+    "checklist.C10_REGISTER_GUARD_IMPL",
+)
 def test_device_guard_goes_back_after_an_exception():
     assert torch.empty(1, device="openreg:1").device.index == 1
     assert openreg.current_device() == 0
@@ -97,6 +110,7 @@ def test_optional_device_guard_goes_back_after_an_exception():
     assert x.nonzero().tolist() == [[0], [1]]
 
 
+@pytest.mark.proves("guard.deviceCount")
 def test_autograd_asks_for_the_number_of_devices_and_sets_theirs():
     # Each device's backward thread makes its device current at the start.
     seen = []
@@ -117,6 +131,11 @@ def test_autograd_asks_for_the_number_of_devices_and_sets_theirs():
     assert x.grad.device.index == 1
 
 
+@pytest.mark.proves(
+    "guard.getDeviceCapability",
+    "checklist.getDeviceCapability",
+    "accelerator.get_device_capability",
+)
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")
 def test_capability_lists_the_dtypes_that_can_be_copied():
@@ -150,7 +169,7 @@ def test_capability_leaves_out_what_no_kernel_can_copy():
         assert dtype not in listed
 
 
-@pytest.mark.proves("guard-two-devices")
+@pytest.mark.proves("guard-two-devices", "guard.block")
 def test_backward_crosses_devices():
     # Where a gradient changes its device, one stream waits for the other.
     x = torch.arange(4.0, device="openreg:0", requires_grad=True)
@@ -161,6 +180,7 @@ def test_backward_crosses_devices():
     assert (x.grad.device.index, y.grad.device.index) == (0, 1)
 
 
+@pytest.mark.proves("guard.synchronizeDevice", "checklist.synchronizeDevice")
 def test_synchronize_waits_for_the_device_named():
     event = torch.Event("openreg")
     with torch.Stream("openreg:1"):
@@ -173,12 +193,14 @@ def test_synchronize_waits_for_the_device_named():
 
 
 class TestStreams:
+    @pytest.mark.proves("guard.getStream")
     def test_the_current_stream_names_its_device(self):
         for device in (0, 1):
             stream = torch.accelerator.current_stream(device)
             assert stream.device == torch.device("openreg", device)
             assert stream.stream_id == 0
 
+    @pytest.mark.proves("guard.getDefaultStream")
     def test_the_default_stream_is_the_one_numbered_0(self):
         # Only C++ asks for it.
         assert default_stream(1) == (20, 1, 0)
@@ -187,6 +209,7 @@ class TestStreams:
             assert default_stream(-1) == (20, 1, 0)
             assert torch.accelerator.current_stream().stream_id != 0
 
+    @pytest.mark.proves("guard.getNewStream", "checklist.getNewStream")
     def test_a_new_stream_names_its_device(self):
         with openreg.device(1):
             streams = [torch.Stream("openreg"), torch.Stream()]
@@ -195,6 +218,7 @@ class TestStreams:
             assert stream.device == torch.device("openreg:1")
         assert len({stream.stream_id for stream in streams} - {0}) == 3
 
+    @pytest.mark.proves("guard.exchangeStream")
     def test_setting_a_stream_sets_its_device(self):
         before = torch.accelerator.current_stream(1)
         stream = torch.Stream("openreg:1")
@@ -222,6 +246,7 @@ class TestStreams:
             thread.join()
         assert [stream.stream_id for stream in seen] == [0]
 
+    @pytest.mark.proves("guard.queryStream", "guard.synchronizeStream")
     @pytest.mark.queued
     def test_a_stream_is_asked_and_waited_for(self):
         stream, gate = torch.Stream("openreg:1"), openreg.testing.Gate()
@@ -232,6 +257,7 @@ class TestStreams:
         stream.synchronize()
         assert stream.query()
 
+    @pytest.mark.proves("guard.getStreamNativeHandle")
     def test_native_handles_differ(self):
         streams = [torch.accelerator.current_stream(d) for d in (0, 1)]
         streams += [torch.Stream("openreg"), torch.Stream("openreg")]
@@ -239,6 +265,9 @@ class TestStreams:
         assert len(handles) == 4
         assert 0 not in handles
 
+    @pytest.mark.proves(
+        "guard.isStreamCapturing", "stream.streams.Stream.is_capturing"
+    )
     def test_no_stream_is_capturing(self):
         assert torch.Stream("openreg").is_capturing() is False
 
@@ -258,6 +287,12 @@ class TestStreams:
 
 
 class TestEvents:
+    @pytest.mark.proves(
+        "guard.record",
+        "guard.queryEvent",
+        "guard.synchronizeEvent",
+        "checklist.record",
+    )
     @pytest.mark.queued
     def test_an_event_is_recorded_asked_and_waited_for(self):
         stream, gate = torch.Stream("openreg:1"), openreg.testing.Gate()
@@ -272,6 +307,7 @@ class TestEvents:
         event.synchronize()
         assert event.query()
 
+    @pytest.mark.proves("guard.elapsedTime")
     def test_the_time_between_two_events_is_not_negative(self):
         start, end = (
             torch.Event("openreg", enable_timing=True) for _ in range(2)
@@ -282,6 +318,7 @@ class TestEvents:
         end.synchronize()
         assert start.elapsed_time(end) >= 0
 
+    @pytest.mark.proves("guard.destroyEvent")
     def test_an_event_is_given_back_with_its_last_user(self):
         event = torch.Event("openreg")
         event.record()
@@ -295,6 +332,7 @@ class TestEvents:
 class TestFutures:
     """torch.futures runs its callbacks on streams of the guard's pool."""
 
+    @pytest.mark.proves("guard.getStreamFromGlobalPool")
     def test_a_futures_callback_runs_on_a_stream_of_the_pool(self):
         seen = []
 
@@ -311,6 +349,7 @@ class TestFutures:
         assert stream.stream_id != 0
         assert torch.accelerator.current_stream().stream_id == 0
 
+    @pytest.mark.proves("guard.recordDataPtrOnStream")
     @pytest.mark.queued
     def test_a_futures_value_is_noted_for_the_stream_that_waits(self):
         gate = openreg.testing.Gate()

@@ -39,6 +39,10 @@ def from_blob(address: int, device_index: int) -> str:
     return libtorch.torch_exception_get_what_without_backtrace().decode()
 
 
+@pytest.mark.proves(
+    "hooks.high.hasPrimaryContext",
+    "checklist.RegisterPrivateUse1HooksInterface",
+)
 def test_has_primary_context_lets_backward_run_on_every_device():
     # Backward asks it of each device, to know which streams to remember.
     for device in ("openreg:0", "openreg:1"):
@@ -47,6 +51,7 @@ def test_has_primary_context_lets_backward_run_on_every_device():
         assert x.grad.tolist() == [2, 2]
 
 
+@pytest.mark.proves("hooks.low.isBuilt")
 def test_is_built():
     # PyTorch 2.13 has no function that asks it of this device type.
     hooks_of = libtorch._ZN2at6detail19getPrivateUse1HooksEv
@@ -58,14 +63,17 @@ def test_is_built():
     assert is_built(ctypes.cast(hooks, ctypes.c_void_p))
 
 
+@pytest.mark.proves("hooks.low.isAvailable")
 def test_is_available_makes_openreg_the_accelerator():
     assert torch._C._get_accelerator(check=True) == torch.device("openreg")
 
 
+@pytest.mark.proves("hooks.low.deviceCount")
 def test_device_count():
     assert torch._C._accelerator_hooks_device_count() == 2
 
 
+@pytest.mark.proves("hooks.low.setCurrentDevice", "hooks.low.getCurrentDevice")
 def test_set_and_get_current_device():
     torch._C._accelerator_hooks_set_current_device(1)
     assert torch._C._accelerator_hooks_get_current_device() == 1
@@ -74,6 +82,7 @@ def test_set_and_get_current_device():
         torch._C._accelerator_hooks_set_current_device(2)
 
 
+@pytest.mark.proves("hooks.low.exchangeDevice")
 def test_exchange_device():
     assert torch._C._accelerator_hooks_exchange_device(1) == 0
     assert openreg.current_device() == 1
@@ -81,12 +90,14 @@ def test_exchange_device():
         torch._C._accelerator_hooks_exchange_device(-1)
 
 
+@pytest.mark.proves("hooks.low.maybeExchangeDevice")
 def test_maybe_exchange_device():
     assert torch._C._accelerator_hooks_maybe_exchange_device(1) == 0
     assert torch._C._accelerator_hooks_maybe_exchange_device(-1) == -1
     assert openreg.current_device() == 1
 
 
+@pytest.mark.proves("hooks.high.getDefaultGenerator")
 def test_default_generator_is_what_a_device_draws_from():
     torch.manual_seed(5)
     first = torch.rand(3, device="openreg:1")
@@ -101,6 +112,7 @@ def test_default_generator_of_no_device_is_refused():
         openreg.get_rng_state(2)
 
 
+@pytest.mark.proves("hooks.high.getNewGenerator", "checklist.getNewGenerator")
 def test_new_generator_is_of_the_device_asked_for():
     assert torch.Generator("openreg:1").device == torch.device("openreg:1")
     openreg.set_device(1)
@@ -109,6 +121,7 @@ def test_new_generator_is_of_the_device_asked_for():
         torch.Generator("openreg:7")
 
 
+@pytest.mark.proves("hooks.high.getDeviceFromPtr")
 def test_device_from_ptr_finds_the_device_of_an_address():
     x = torch.ones(8, device="openreg:1")
     assert from_blob(x.data_ptr(), 1) == ""
@@ -116,11 +129,15 @@ def test_device_from_ptr_finds_the_device_of_an_address():
     assert "data openreg:1" in from_blob(x.data_ptr(), 0)
 
 
+@pytest.mark.proves("messages.is-host-memory-not-memory-of")
 def test_device_from_ptr_refuses_host_memory():
     told = from_blob(torch.ones(2).data_ptr(), 0)
     assert "is host memory, not memory of an openreg device" in told
 
 
+@pytest.mark.proves(
+    "hooks.high.getPinnedMemoryAllocator", "hooks.high.isPinnedPtr"
+)
 def test_pinned_memory_allocator_and_is_pinned():
     pinned = torch.empty(5, pin_memory=True)
     assert pinned.is_pinned()
@@ -128,7 +145,11 @@ def test_pinned_memory_allocator_and_is_pinned():
     assert not torch.empty(5).is_pinned()
 
 
-@pytest.mark.proves("hooks-resize")
+@pytest.mark.proves(
+    "hooks-resize",
+    "hooks.own.resizePrivateUse1Bytes",
+    "checklist.resizePrivateUse1Bytes",
+)
 @pytest.mark.parametrize("size", [0, 4, 12, 40, 10_000_000])
 def test_resize_keeps_the_bytes_that_fit(size):
     x = torch.arange(12, dtype=torch.uint8).to("openreg:1")

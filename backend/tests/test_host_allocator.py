@@ -41,6 +41,9 @@ def attributes(address: int) -> Attributes:
 HOST = 1
 
 
+@pytest.mark.proves(
+    "checklist.getPinnedMemoryAllocator", "memory.host.allocate"
+)
 def test_pinned_memory_is_the_devices_host_memory():
     x = torch.arange(6.0).pin_memory()
     assert x.is_pinned()
@@ -75,6 +78,16 @@ def test_pinned_memory_copies_to_a_device_and_back(non_blocking):
     assert torch.equal(back, x)
 
 
+@pytest.mark.proves(
+    "memory.host.record_event",
+    "memory.cache.record_event",
+    "memory.cache.add_allocated_block",
+    "memory.cache.get_free_block",
+    "memory.cache.process_events",
+    "memory.cache.process_events_for_specific_size",
+    "memory.cache.record_stream",
+    "memory.cache.query_event",
+)
 @pytest.mark.queued
 @pytest.mark.parametrize("direction", ["to the device", "from the device"])
 def test_a_block_waits_for_the_copy_that_uses_it(direction):
@@ -144,6 +157,7 @@ def test_a_block_freed_on_a_failed_device_comes_back_after_the_reset():
     assert torch.empty(9000, pin_memory=True).data_ptr() == address
 
 
+@pytest.mark.proves("memory.cache.allocate")
 def test_a_freed_block_is_used_again():
     x = torch.empty(12345, pin_memory=True)
     address = x.data_ptr()
@@ -151,6 +165,12 @@ def test_a_freed_block_is_used_again():
     assert torch.empty(12345, pin_memory=True).data_ptr() == address
 
 
+@pytest.mark.proves(
+    "memory.host.empty_cache",
+    "memory.cache.empty_cache",
+    "memory.cache.allocate_host_memory",
+    "memory.cache.free_block",
+)
 def test_empty_host_cache_returns_what_is_free():
     kept = torch.empty(70_000, pin_memory=True)
     freed = torch.empty(80_000, pin_memory=True)
@@ -178,6 +198,11 @@ def test_data_loader_pins_its_batches(workers):
     assert torch.cat(there).flatten().tolist() == list(range(8))
 
 
+@pytest.mark.proves(
+    "memory.host.get_stats",
+    "memory.host.reset_accumulated_stats",
+    "memory.host.reset_peak_stats",
+)
 def test_statistics_follow_every_pinned_block():
     torch.accelerator.empty_host_cache()
     torch.openreg.reset_accumulated_host_memory_stats()
@@ -217,6 +242,10 @@ def settings():
     )
 
 
+@pytest.mark.proves(
+    "memory.cache.pinned_max_round_threshold",
+    "memory.options.pinned_max_round_threshold_mb",
+)
 def test_sizes_above_a_threshold_are_not_rounded(settings):
     settings("pinned_max_round_threshold_mb:1")
     x = torch.empty((1 << 20) + 5000, dtype=torch.uint8, pin_memory=True)
@@ -225,6 +254,10 @@ def test_sizes_above_a_threshold_are_not_rounded(settings):
     assert attributes(y.data_ptr()).size == 1 << 20
 
 
+@pytest.mark.proves(
+    "memory.cache.pinned_max_cached_size",
+    "memory.options.pinned_max_cached_size_mb",
+)
 def test_blocks_above_a_size_are_not_cached(settings):
     settings("pinned_max_cached_size_mb:1")
     x = torch.empty(3 << 20, dtype=torch.uint8, pin_memory=True)
@@ -233,6 +266,7 @@ def test_blocks_above_a_size_are_not_cached(settings):
     assert attributes(address).type != HOST
 
 
+@pytest.mark.proves("memory.cache.free")
 @pytest.mark.queued
 @pytest.mark.parametrize("way", ["empty_host_cache", "free", "allocate"])
 def test_a_block_that_is_given_back_lets_other_threads_run(
@@ -281,6 +315,10 @@ print(y.sum().item())
 """
 
 
+@pytest.mark.proves(
+    "memory.cache.pinned_use_background_threads",
+    "memory.options.pinned_use_background_threads",
+)
 @pytest.mark.one_mode
 def test_the_cache_can_be_emptied_before_any_use_and_served_by_a_thread():
     assert prints(BEFORE_ANY_USE) == "0\n3.0\n"

@@ -100,6 +100,7 @@ def test_ci_stops_at_a_command_that_fails(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "$ false"
 
 
+@pytest.mark.proves("environment.CXX")
 @pytest.mark.parametrize("command", ["build", "docs", "tests", "lint"])
 def test_a_missing_compiler_ends_in_one_line(command: str) -> None:
     result = run_nox("-s", command, CXX="no-such-compiler")

@@ -78,6 +78,9 @@ def stats(device: int = 0) -> dict[str, int]:
     return torch.accelerator.memory_stats(device)
 
 
+@pytest.mark.proves(
+    "checklist.DeviceAllocator", "memory.allocator.getDeviceStats"
+)
 def test_statistics_follow_every_block() -> None:
     start = stats()
     x = empty(3 * MIB)
@@ -131,6 +134,7 @@ def test_statistics_count_segments_and_what_is_idle_in_them() -> None:
     )
 
 
+@pytest.mark.proves("memory.allocator.resetPeakStats")
 def test_peaks_are_reset_to_what_is_current() -> None:
     torch.accelerator.reset_peak_memory_stats()
     before = allocated()
@@ -149,6 +153,7 @@ def test_peaks_are_reset_to_what_is_current() -> None:
         assert now[f"{key}.large_pool.peak"] == now[f"{key}.large_pool.current"]
 
 
+@pytest.mark.proves("memory.allocator.resetAccumulatedStats")
 def test_what_only_grows_is_reset_to_zero() -> None:
     x = empty(3 * MIB)
     current = stats()["allocation.all.current"]
@@ -319,6 +324,7 @@ def test_two_sizes_that_share_a_place_are_both_used_again() -> None:
     assert float(large.sum() + small.sum()) == 128 * 1025
 
 
+@pytest.mark.proves("messages.openreg-out-of-memory-tried-to")
 def test_out_of_memory_says_all_that_matters(limit: int) -> None:
     kept = here(50).fill_(7)
     before = stats(1)
@@ -433,6 +439,7 @@ def settings() -> Iterator[Callable[[str], None]]:
     )
 
 
+@pytest.mark.proves("memory.options.roundup_power2_divisions")
 def test_sizes_can_be_rounded_to_parts_of_a_power_of_two(settings) -> None:
     settings("roundup_power2_divisions:4")
     before = allocated()
@@ -446,6 +453,7 @@ def test_sizes_can_be_rounded_to_parts_of_a_power_of_two(settings) -> None:
     del x
 
 
+@pytest.mark.proves("memory.options.large_segment_size_mb")
 def test_large_segments_can_have_another_size(settings) -> None:
     settings("large_segment_size_mb:40")
     reserved = torch.accelerator.memory_reserved()
@@ -454,6 +462,10 @@ def test_large_segments_can_have_another_size(settings) -> None:
     del x
 
 
+@pytest.mark.proves(
+    "memory.options.max_split_size_mb",
+    "memory.options.max_non_split_rounding_mb",
+)
 def test_blocks_above_a_size_are_never_split(settings) -> None:
     settings("max_split_size_mb:30")
     assert stats()["max_split_size"] == 30 * MIB
@@ -476,6 +488,7 @@ def test_blocks_above_a_size_are_never_split(settings) -> None:
     assert stats()["oversize_segments.current"] == segments
 
 
+@pytest.mark.proves("memory.options.garbage_collection_threshold")
 def test_above_a_threshold_what_was_unused_for_longest_goes_first(
     settings, limit: int
 ) -> None:
@@ -492,6 +505,7 @@ def test_above_a_threshold_what_was_unused_for_longest_goes_first(
     assert torch.accelerator.memory_reserved(1) == limit - 26 * MIB
 
 
+@pytest.mark.proves("checklist.registerDeviceConfigParserHook")
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -533,7 +547,11 @@ other = torch.empty(50 * MIB, dtype=torch.uint8, device="openreg:1")
 """
 
 
-@pytest.mark.proves("memory-full")
+@pytest.mark.proves(
+    "memory-full",
+    "memory.options.expandable_segments",
+    "messages.expandable_segments-has-no",
+)
 def test_a_full_device_raises_with_numbers_and_goes_on() -> None:
     printed = on_a_small_device(
         FULL_DEVICE,
@@ -618,7 +636,10 @@ use()
 """
 
 
-@pytest.mark.proves("emulator-import-reserves-nothing")
+@pytest.mark.proves(
+    "emulator-import-reserves-nothing",
+    "errors.codes.orErrorInitializationError",
+)
 def test_the_import_reserves_no_addresses_and_the_first_use_may_be_repeated():
     settings = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     printed = prints(LIMITED, OPENREG_DEVICE_MEMORY="4G", **settings)

@@ -100,6 +100,9 @@ def test_the_fraction_limits_one_device_alone() -> None:
     assert empty(40 * MIB).numel()
 
 
+@pytest.mark.proves(
+    "messages.expected-a-float-as-fraction-but", "messages.must-be-in-0-1-but"
+)
 @pytest.mark.parametrize(
     ("fraction", "error", "message"),
     [

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import _rows
 import everyday
 from _fresh import prints, run
 
 pytestmark = pytest.mark.one_mode
 
 PROGRAM = Path(everyday.__file__).read_text()
+ROWS = _rows.read("operators")["minimal"]
 
 
 def failures(omit: str, operators: str = "minimal") -> dict[str, str]:
@@ -24,7 +26,7 @@ def failures(omit: str, operators: str = "minimal") -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def failures_by_row() -> dict[str, dict[str, str]]:
-    operators = ["", *(row.operator for row in everyday.ROWS)]
+    operators = ["", *(row["operator"] for row in ROWS)]
     return {operator: failures(operator) for operator in operators}
 
 
@@ -32,16 +34,33 @@ def test_everyday_operations_work_on_the_full_set() -> None:
     assert everyday.failures() == {}
 
 
+@pytest.mark.proves("environment.OPENREG_OPERATORS")
 def test_everyday_operations_work_on_the_minimal_set(failures_by_row) -> None:
     assert failures_by_row[""] == {}
 
 
-@pytest.mark.proves("operators-minimal")
-@pytest.mark.parametrize("row", everyday.ROWS, ids=lambda row: row.operator)
+@pytest.mark.proves(
+    "operators-minimal",
+    "checklist.empty_strided",
+    "checklist._copy_from",
+    "checklist._copy_from_and_resize",
+    "checklist.resize_",
+    "checklist.set_.source_Storage",
+    "checklist.set_.source_Storage_storage_offset",
+    "checklist.view",
+    "checklist.as_strided",
+    "checklist._reshape_alias",
+    "checklist.unfold",
+    "checklist.view_as_real",
+    "checklist.view_as_complex",
+    "checklist.fallback",
+    "environment.OPENREG_OMIT",
+)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["operator"])
 def test_a_missing_row_breaks_its_operation(failures_by_row, row) -> None:
-    failed = failures_by_row[row.operator]
-    error = failed[row.breaks]
-    assert error.startswith(f"NotImplementedError: {row.says}")
+    failed = failures_by_row[row["operator"]]
+    error = failed[row["breaks"]]
+    assert error.startswith(f"NotImplementedError: {row['says']}")
 
 
 def test_item_needs_no_row_because_the_fallback_serves_it() -> None:
@@ -49,6 +68,10 @@ def test_item_needs_no_row_because_the_fallback_serves_it() -> None:
     assert failures("_local_scalar_dense", operators="full") == {}
 
 
+@pytest.mark.proves(
+    "messages.expected-full-or-minimal",
+    "messages.expected-the-name-of-a-kernel",
+)
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [

@@ -113,6 +113,7 @@ print(json.dumps([wrong, sum(counts.values()), refusal]))
 """
 
 
+@pytest.mark.proves("checklist.comparison")
 @pytest.mark.parametrize("mode", ["auto", "async"])
 def test_values_strides_and_random_numbers_are_the_cpus(mode: str) -> None:
     printed = _fresh.prints(

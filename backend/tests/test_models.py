@@ -177,6 +177,7 @@ CELLS = {
 }
 
 
+@pytest.mark.proves("messages.gates-of-one-size-side-by")
 @pytest.mark.parametrize("name", CELLS)
 def test_cells_look_at_shapes_and_devices_first(name) -> None:
     cell = getattr(torch.ops.aten, name)
@@ -209,6 +210,7 @@ def test_an_lstm_refuses_states_of_the_host() -> None:
     assert net(x)[0].shape == (5, 2, 4)
 
 
+@pytest.mark.proves("checklist.overrideable")
 @pytest.mark.parametrize("transposed", [False, True])
 def test_convolution_passes_gradcheck(transposed) -> None:
     convolve = F.conv_transpose2d if transposed else F.conv2d

@@ -37,6 +37,11 @@ def same(got: Tensor, expected: Tensor) -> None:
         assert torch.equal(ours.cpu(), theirs)
 
 
+@pytest.mark.proves(
+    "checklist.nested",
+    "operators_special.kinds.nested",
+    "operators_special.kinds.jagged",
+)
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_made_taken_apart_and_copied(layout: torch.layout) -> None:
     host, ours = make("cpu", layout), make("openreg:1", layout)

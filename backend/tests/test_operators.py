@@ -232,6 +232,7 @@ def test_a_range_that_grows_in_place_is_written_on_the_device() -> None:
     assert out.tolist() == [2, 1, 3, 1, 4, 1, 5, 1]
 
 
+@pytest.mark.proves("messages.calls-fbgemm-which-needs-host-tensors")
 def test_operators_of_a_library_for_the_host_are_refused() -> None:
     refusal = "calls FBGEMM, which needs host tensors."
     x = torch.ones(2, 2, device="openreg")
@@ -532,6 +533,7 @@ class Elsewhere(Tensor):
         raise AssertionError(f"{operator} is for the dispatcher")
 
 
+@pytest.mark.proves("messages.openreg-there-is-no-copy-from")
 @pytest.mark.parametrize("pair", ["to the device", "from the device"])
 def test_memory_of_a_third_kind_of_device_is_not_read(pair) -> None:
     x = torch.ones(3, device="openreg")
@@ -619,6 +621,7 @@ def test_item_reads_every_kind_of_number(value) -> None:
     assert torch.tensor(value, device="openreg").item() == value
 
 
+@pytest.mark.proves("messages.cannot-be-converted-to-scalar")
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 def test_item_reads_every_dtype() -> None:
     for dtype in (
@@ -639,6 +642,7 @@ def test_item_reads_every_dtype() -> None:
         torch.ones(2, device="openreg").item()
 
 
+@pytest.mark.proves("messages.unsupported-memory-format")
 def test_resize_grows_the_storage_and_keeps_what_was_there() -> None:
     x = torch.arange(4.0, device="openreg")
     x.resize_(2, 4)

@@ -46,6 +46,18 @@ HOST_METHODS = [
 ]
 
 
+@pytest.mark.proves(
+    "memory.allocator.raw_deleter",
+    "memory.host.is_simple_data_ptr",
+    "memory.host.raw_deleter",
+    "memory.host.copy_data",
+    "memory.host.begin_allocate_to_pool",
+    "memory.host.end_allocate_to_pool",
+    "memory.host.release_pool",
+    "memory.cache.copy_data",
+    "memory.cache.get_current_stream",
+    "memory.cache.stream_is_capturing",
+)
 @pytest.mark.one_mode
 def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
     here = Path(__file__).parent
@@ -73,6 +85,7 @@ def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
     assert done.stderr.count(told) == 1, done.stderr
 
 
+@pytest.mark.proves("emulator.orThreadHasTurn")
 def test_a_thread_knows_whether_it_has_a_turn() -> None:
     library = _device.library
     stream = _device.make_stream()

@@ -66,6 +66,7 @@ def same(got: Tensor, expected: Tensor) -> None:
     assert got.q_per_channel_axis() == expected.q_per_channel_axis()
 
 
+@pytest.mark.proves("checklist.quantized", "operators_special.kinds.quantized")
 @pytest.mark.parametrize("dtype", [torch.quint8, torch.qint8, torch.qint32])
 def test_codes_are_the_cpus(dtype: torch.dtype) -> None:
     ours = whole("openreg:1", dtype)
@@ -333,11 +334,13 @@ def test_memory_that_another_stream_uses_is_not_reused(kind: str) -> None:
     assert other.data_ptr() != address
 
 
+@pytest.mark.proves("messages.only-works-with")
 def test_a_copy_between_dtypes_is_refused() -> None:
     with pytest.raises(RuntimeError, match="only works with the same dtype"):
         whole("cpu").copy_(whole("openreg", torch.quint8))
 
 
+@pytest.mark.proves("messages.its-elements-share")
 def test_codes_that_share_a_byte_are_copied_as_a_whole() -> None:
     ours, host = by_row_in_halves("openreg"), by_row_in_halves("cpu")
     assert ours.untyped_storage().nbytes() == DENSE.numel() / 2

@@ -81,6 +81,7 @@ def test_the_state_is_by_default_the_current_devices():
         assert torch.equal(openreg.get_rng_state(), openreg.get_rng_state(0))
 
 
+@pytest.mark.proves("messages.devices-but-got")
 def test_too_few_states_are_refused_before_any_is_set():
     before = openreg.get_rng_state(0)
     state = torch.Generator().manual_seed(99).get_state()

@@ -29,6 +29,7 @@ def test_two_devices_by_default():
     assert torch.accelerator.device_count() == 2
 
 
+@pytest.mark.proves("device.set_device")
 @pytest.mark.parametrize("device", [1, "openreg:1", torch.device("openreg", 1)])
 def test_set_device_takes_an_index_a_name_and_a_device(device):
     openreg.set_device(device)
@@ -36,7 +37,7 @@ def test_set_device_takes_an_index_a_name_and_a_device(device):
     assert torch.empty(1, device="openreg").device.index == 1
 
 
-@pytest.mark.proves("device-per-thread")
+@pytest.mark.proves("device-per-thread", "device.current_device")
 def test_each_thread_has_its_own_current_device():
     openreg.set_device(1)
     assert in_thread(openreg.current_device) == 0
@@ -60,6 +61,7 @@ def test_an_index_out_of_range_names_the_range_and_changes_nothing(index):
     assert openreg.current_device() == 1
 
 
+@pytest.mark.proves("messages.expected-an-openreg-device")
 @pytest.mark.parametrize("device", ["cpu", "cuda:1", torch.device("meta")])
 def test_another_device_type_is_refused(device):
     for function in (openreg.set_device, openreg.device, openreg.synchronize):
@@ -68,6 +70,7 @@ def test_another_device_type_is_refused(device):
     assert openreg.current_device() == 0
 
 
+@pytest.mark.proves("device.exchange_device")
 def test_exchange_returns_the_device_that_was_current():
     assert _C._exchange_device(1) == 0
     assert _C._exchange_device(1) == 1
@@ -76,6 +79,7 @@ def test_exchange_returns_the_device_that_was_current():
     assert _C._get_device() == 1
 
 
+@pytest.mark.proves("device.maybe_exchange_device")
 def test_maybe_exchange_with_a_negative_index_changes_nothing():
     assert _C._maybe_exchange_device(1) == 0
     assert _C._maybe_exchange_device(-1) == -1
@@ -210,7 +214,11 @@ def test_asking_and_seeding_do_not_wake_the_backend():
 
 
 @pytest.mark.one_mode
-@pytest.mark.proves("frontend-fork")
+@pytest.mark.proves(
+    "frontend-fork",
+    "autoload.forked",
+    "messages.cannot-re-initialize-openreg-in-forked",
+)
 def test_a_child_forked_after_use_is_told_to_spawn():
     told = prints(
         """
@@ -249,6 +257,7 @@ def test_a_child_forked_after_use_is_told_to_spawn():
     assert told == [message] * 5
 
 
+@pytest.mark.proves("hooks.high.init", "device.device_count")
 @pytest.mark.one_mode
 def test_without_devices_only_their_use_fails():
     told = run(

@@ -84,6 +84,7 @@ def locations(saved: str) -> dict[str, tuple[Any, str]]:
 LOCATIONS = list(locations(""))
 
 
+@pytest.mark.proves("checklist.serialization")
 @pytest.mark.parametrize("location", LOCATIONS)
 @pytest.mark.parametrize("way", FORMATS)
 def test_every_format_meets_every_map_location(

@@ -68,6 +68,7 @@ def held(count: int) -> bool:
 # What arrives.
 
 
+@pytest.mark.proves("checklist.ForkingPickler")
 def test_writes_are_seen_on_both_sides(consumer: Consumer) -> None:
     x = numbers(2, 3)
     assert consumer("answer = x.tolist()", x=x) == x.tolist()
@@ -120,6 +121,7 @@ def test_tensors_of_one_storage_have_one_storage_there(
     assert x.tolist() == [0, 1, 2, 0, 0, 0]
 
 
+@pytest.mark.proves("storage.sharing.mapped")
 def test_small_tensors_share_one_mapping_there(consumer: Consumer) -> None:
     few = [numbers(4) for _ in range(8)]
     segment = consumer(
@@ -188,6 +190,7 @@ def test_a_sparse_tensor_arrives(consumer: Consumer) -> None:
     assert answer == [[[0, 2]], [0, 1]]
 
 
+@pytest.mark.proves("storage.sharing.views")
 def test_conjugate_and_negative_bits_arrive(consumer: Consumer) -> None:
     x = torch.tensor([1 + 2j, 3j], device="openreg")
     views = x.conj(), x.conj().imag, torch.nn.Parameter(x.conj())
@@ -297,6 +300,7 @@ def test_no_sharing_strategy_matters(consumer: Consumer, strategy: str) -> None:
 # How long it lives.
 
 
+@pytest.mark.proves("storage.sharing.until")
 def test_memory_is_not_reused_until_the_consumer_lets_go(
     consumer: Consumer,
 ) -> None:
@@ -327,7 +331,7 @@ def test_each_consumer_counts(consumer: Consumer) -> None:
     assert x.tolist() == [0] * 10
 
 
-@pytest.mark.proves("storage-consumer-killed")
+@pytest.mark.proves("storage-consumer-killed", "storage.sharing.killed")
 def test_a_consumer_that_is_killed_lets_go(consumer: Consumer) -> None:
     x = numbers(10)
     with Consumer() as victim:
@@ -345,6 +349,7 @@ def test_memory_comes_back_at_the_next_sending(consumer: Consumer) -> None:
     assert len(sharing._leases) < 10
 
 
+@pytest.mark.proves("storage.sharing.twice")
 def test_what_was_sent_twice_is_held_once_there(consumer: Consumer) -> None:
     x = numbers(10)
     consumer("", x=x)
@@ -360,6 +365,7 @@ def produce(pipe: Connection) -> None:
     pipe.recv()
 
 
+@pytest.mark.proves("storage.sharing.sender_ends")
 def test_the_memory_outlives_its_producer() -> None:
     start = mp.get_context("spawn")
     ours, theirs = start.Pipe()
@@ -373,6 +379,7 @@ def test_the_memory_outlives_its_producer() -> None:
     assert x.tolist() == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.proves("storage.sharing.order")
 def test_pending_work_is_done_before_a_tensor_is_sent(
     consumer: Consumer,
 ) -> None:
@@ -409,6 +416,10 @@ def test_a_consumer_lets_go_when_its_work_is_done(consumer: Consumer) -> None:
 # What is refused.
 
 
+@pytest.mark.proves(
+    "messages.attempted-to-send-openreg-tensor-received",
+    "storage.sharing.sent_on",
+)
 def test_what_came_from_another_process_is_not_sent_on(
     consumer: Consumer,
 ) -> None:
@@ -432,6 +443,7 @@ def test_a_result_of_an_operator_is_not_sent() -> None:
     assert x.tolist() == [0, 2, 4]
 
 
+@pytest.mark.proves("storage.sharing.resized")
 def test_a_shared_storage_is_not_resized(consumer: Consumer) -> None:
     x = numbers(3)
     resize = "Trying to resize storage that is not resizable"
@@ -479,6 +491,7 @@ def test_a_forked_child_can_neither_send_nor_collect() -> None:
     assert lines == [refusal, refusal, "[1.0, 1.0]"]
 
 
+@pytest.mark.proves("storage.sharing.forked")
 def test_a_process_started_by_fork_cannot_use_what_it_inherits() -> None:
     out = prints("""
         import torch, torch.multiprocessing as mp
@@ -501,6 +514,7 @@ def test_a_process_started_by_fork_cannot_use_what_it_inherits() -> None:
     )
 
 
+@pytest.mark.proves("messages.is-not-within-a-segment")
 def test_a_torn_message_opens_nothing() -> None:
     _, arguments = sharing._reduce_storage(numbers(4).untyped_storage())
     _, segment, start, size, _, lease = arguments
@@ -526,6 +540,7 @@ def test_a_torn_message_opens_nothing() -> None:
 # What torch.cuda's users know.
 
 
+@pytest.mark.proves("storage.sharing.is_shared")
 def test_a_device_tensor_is_always_shared() -> None:
     x = numbers(3)
     address = x.data_ptr()

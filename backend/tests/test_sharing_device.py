@@ -71,6 +71,7 @@ def test_opened_block_is_a_block_of_the_current_device(block):
         d.attributes(other)
 
 
+@pytest.mark.proves("storage.sharing.capacity")
 def test_opened_block_takes_addresses_until_it_is_closed(block):
     before, _ = d.memory_info()
     with opened(d.ipc_get(block)):
@@ -78,6 +79,11 @@ def test_opened_block_takes_addresses_until_it_is_closed(block):
     assert d.memory_info()[0] == before
 
 
+@pytest.mark.proves(
+    "emulator.orIpcOpenMemHandle",
+    "emulator.orIpcCloseMemHandle",
+    "messages.or-closed",
+)
 def test_opening_again_gives_the_same_addresses_until_the_last_close(block):
     first = d.ipc_open(d.ipc_get(block))
     assert d.ipc_open(d.ipc_get(block)) == first
@@ -122,6 +128,7 @@ def test_opened_block_is_not_freed(block):
         assert d.read(block, 4) == b"here"
 
 
+@pytest.mark.proves("messages.came-from-another-process")
 def test_opened_block_is_not_passed_on(block):
     with (
         opened(d.ipc_get(block)) as other,
@@ -130,6 +137,9 @@ def test_opened_block_is_not_passed_on(block):
         d.ipc_get(other)
 
 
+@pytest.mark.proves(
+    "emulator.orIpcGetMemHandle", "messages.not-the-start-of-a-live"
+)
 @pytest.mark.parametrize("place", [None, 8, "interior", "host"])
 def test_only_the_start_of_a_live_block_has_a_handle(block, place):
     pointer = {
@@ -144,6 +154,7 @@ def test_only_the_start_of_a_live_block_has_a_handle(block, place):
         d.free_host(pointer)
 
 
+@pytest.mark.proves("messages.descriptor")
 def test_descriptor_must_be_a_devices_memory(block):
     reading, writing = os.pipe()
     for descriptor in (-1, reading):
@@ -169,6 +180,7 @@ def test_memory_that_may_only_be_read_is_not_mapped(block):
         pass
 
 
+@pytest.mark.proves("messages.are-no-block-of-a-memory")
 @pytest.mark.parametrize(
     ("offset", "size"),
     [(1, 8), (0, 0), (1 << 62, 8), (0, 1 << 62), (2**64 - 4096, 8192)],

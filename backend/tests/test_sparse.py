@@ -27,6 +27,11 @@ PARTS = {
 }
 
 
+@pytest.mark.proves(
+    "checklist.sparse",
+    "operators_special.kinds.coo",
+    "operators_special.kinds.compressed",
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_layout_is_made_on_the_device(layout: str) -> None:
     expected = LAYOUTS[layout](DENSE)

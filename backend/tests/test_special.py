@@ -118,6 +118,11 @@ COMPLEX: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.proves(
+    "checklist.conjugate",
+    "checklist.negative",
+    "operators_special.kinds.conjugate",
+)
 @pytest.mark.parametrize("name", COMPLEX)
 def test_conjugate_and_negative_views_are_the_cpus(name: str) -> None:
     compare(COMPLEX[name])
@@ -179,6 +184,7 @@ FEW: dict[str, Callable[[Tensor], object]] = {
 }
 
 
+@pytest.mark.proves("operators_special.kinds.empty")
 @pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (0, 3), (3, 0), (2, 3, 0)])
 def test_few_or_no_elements(name: str, shape: tuple[int, ...]) -> None:
@@ -207,6 +213,7 @@ def image(device: str, memory_format: torch.memory_format) -> Tensor:
     return pixels.to(device).contiguous(memory_format=memory_format)
 
 
+@pytest.mark.proves("operators_special.kinds.channels_last")
 @pytest.mark.parametrize("of_module", FORMATS, ids=str)
 @pytest.mark.parametrize("of_input", FORMATS, ids=str)
 @pytest.mark.parametrize("name", MODULES)

@@ -46,6 +46,7 @@ def test_a_storage_shrinks_and_keeps_what_is_left() -> None:
     assert y.tolist() == [0, 1]
 
 
+@pytest.mark.proves("storage.changes.resize_0")
 def test_a_storage_resized_to_nothing_frees_its_memory() -> None:
     before = allocated()
     x = torch.ones(MIB, device="openreg")
@@ -55,6 +56,7 @@ def test_a_storage_resized_to_nothing_frees_its_memory() -> None:
     assert x.fill_(2).sum().item() == 2 * MIB
 
 
+@pytest.mark.proves("storage.changes.resize")
 def test_views_follow_their_storage_when_it_is_resized() -> None:
     x = numbers(6)
     view = x[2:]
@@ -73,6 +75,7 @@ def test_a_full_device_leaves_the_storage_as_it_was() -> None:
     assert x.add_(1).tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.proves("messages.trying-to-resize-storage-that-is")
 def test_a_storage_of_foreign_memory_is_not_resized() -> None:
     x = numbers(4)
     y = torch.from_dlpack(torch.utils.dlpack.to_dlpack(x))
@@ -90,6 +93,7 @@ def test_a_storage_of_foreign_memory_is_not_resized() -> None:
 # set_ and .data
 
 
+@pytest.mark.proves("storage.changes.set")
 def test_set_gives_a_tensor_another_storage() -> None:
     x, y = numbers(6), torch.zeros(2, device="openreg")
     y.set_(x.untyped_storage(), 1, (2, 2), (1, 2))
@@ -124,6 +128,7 @@ def test_set_refuses_a_storage_from_elsewhere() -> None:
     assert x.tolist() == [0, 1, 2]
 
 
+@pytest.mark.proves("storage.changes.data")
 @pytest.mark.parametrize("there", ["openreg:0", "openreg:1", "cpu"])
 @pytest.mark.parametrize("here", ["openreg:0", "cpu"])
 def test_data_may_come_from_the_other_side(here: str, there: str) -> None:
@@ -215,6 +220,9 @@ def identities(move: Callable[[torch.nn.Module], torch.nn.Module]) -> list:
     ]
 
 
+@pytest.mark.proves(
+    "checklist._has_compatible_shallow_copy_type", "storage.changes.module"
+)
 @pytest.mark.parametrize("move", moves())
 def test_a_module_keeps_its_parameters_and_their_ties(move) -> None:
     assert identities(move) == [True, True, False, True]
@@ -227,12 +235,14 @@ def test_a_dense_tensor_does_not_take_the_data_of_a_sparse_one() -> None:
     assert not takes(dense, torch.eye(2).to_sparse())
 
 
+@pytest.mark.proves("storage.changes.overwrite")
 @pytest.mark.usefixtures("overwrite")
 @pytest.mark.parametrize("move", moves())
 def test_a_module_told_to_overwrite_gets_new_parameters(move) -> None:
     assert identities(move) == [False, False, False, False]
 
 
+@pytest.mark.proves("storage.changes.swap")
 @pytest.mark.usefixtures("swap")
 @pytest.mark.parametrize("move", moves())
 def test_a_module_told_to_swap_keeps_its_parameters(move) -> None:
@@ -252,6 +262,7 @@ def test_an_optimizer_made_before_the_move_trains_after_it() -> None:
     assert torch.equal(model.last.weight, model.first.weight)
 
 
+@pytest.mark.proves("storage.changes.assign_state")
 @pytest.mark.parametrize("device", ["openreg:0", "openreg:1"])
 def test_assigned_state_is_the_modules_own(device: str) -> None:
     state = {
@@ -269,6 +280,7 @@ def test_assigned_state_is_the_modules_own(device: str) -> None:
     assert not weight.any()
 
 
+@pytest.mark.proves("storage.changes.load_state")
 def test_loaded_state_is_copied_across_devices() -> None:
     source, target = Tied().to("openreg:1"), Tied().to("openreg")
     weight = target.first.weight
@@ -292,7 +304,7 @@ def test_a_deep_copy_has_memory_of_its_own() -> None:
     assert x.sum().item() == 15
 
 
-@pytest.mark.proves("storage-once")
+@pytest.mark.proves("storage-once", "storage.changes.deepcopy")
 def test_a_deep_copy_keeps_what_shares_a_storage_together() -> None:
     x = numbers(4)
     a, b = copy.deepcopy((x, x[1:]))
@@ -327,6 +339,7 @@ def test_a_copied_storage_is_on_the_device(duplicate) -> None:
     assert bytes(twin.cpu().tolist()) == bytes(storage.cpu().tolist())
 
 
+@pytest.mark.proves("storage.changes.to")
 def test_a_storage_moves_to_and_from_the_device() -> None:
     storage = torch.arange(3.0).untyped_storage()
     there = storage.to(device="openreg:1")
@@ -335,6 +348,7 @@ def test_a_storage_moves_to_and_from_the_device() -> None:
     assert str(there.openreg(0).device) == "openreg:0"
 
 
+@pytest.mark.proves("storage.changes.pickle")
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_restores_device_strides_and_ties(protocol: int) -> None:
     x = numbers(2, 3, device="openreg:1")

@@ -43,6 +43,11 @@ def made():
 
 
 class TestIdentity:
+    @pytest.mark.proves(
+        "stream.streams.Stream.device",
+        "stream.streams.Stream.device_index",
+        "stream.streams.Stream.device_type",
+    )
     def test_a_stream_says_where_it_is(self) -> None:
         stream = openreg.Stream(1)
         assert isinstance(stream, torch.Stream)
@@ -68,6 +73,7 @@ class TestIdentity:
             assert torch.Stream().device_index == 1
             assert torch.Stream("openreg").device_index == 1
 
+    @pytest.mark.proves("stream.streams.default_stream")
     def test_the_default_stream_is_number_0_of_its_device(self) -> None:
         for device in (0, 1):
             stream = openreg.default_stream(device)
@@ -75,6 +81,7 @@ class TestIdentity:
             assert stream.device_index == device
             assert stream == openreg.current_stream(device)
 
+    @pytest.mark.proves("stream.streams.Stream.stream_id")
     def test_equal_streams_have_equal_hashes(self) -> None:
         stream = openreg.Stream()
         again = openreg.Stream(
@@ -93,6 +100,7 @@ class TestIdentity:
         assert stream != openreg.Stream()
         assert openreg.default_stream(0) != openreg.default_stream(1)
 
+    @pytest.mark.proves("stream.streams.Stream")
     def test_streams_come_from_a_pool_in_turn(self) -> None:
         for priority in (0, -1):
             streams = [openreg.Stream(priority=priority) for _ in range(64)]
@@ -111,6 +119,11 @@ class TestIdentity:
         assert here.native_handle != there.native_handle
         assert here != there
 
+    @pytest.mark.proves(
+        "messages.priority-of-0-or-below",
+        "stream.streams.Stream.priority",
+        "stream.streams.Stream.priority_range",
+    )
     def test_priorities(self) -> None:
         least, greatest = openreg.Stream.priority_range()
         assert (least, greatest) == (0, -1)
@@ -121,6 +134,7 @@ class TestIdentity:
         with pytest.raises(RuntimeError, match="priority of 0 or below"):
             openreg.Stream(priority=1)
 
+    @pytest.mark.proves("messages.there-is-no-stream")
     @pytest.mark.parametrize("stream_id", [129, 131, 8, -2, -1, 2**40 + 1])
     def test_one_that_does_not_exist_is_refused(self, stream_id: int) -> None:
         expected = f"There is no stream {stream_id} on openreg:1"
@@ -156,6 +170,7 @@ class TestIdentity:
 
 
 class TestExternal:
+    @pytest.mark.proves("stream.streams.ExternalStream")
     def test_a_stream_of_the_c_api_is_taken_as_it_is(self, made) -> None:
         handle = made()
         stream = openreg.ExternalStream(handle)
@@ -205,6 +220,7 @@ class TestExternal:
 
 
 class TestCurrent:
+    @pytest.mark.proves("stream.streams.stream")
     def test_a_stream_switches_the_device_and_both_go_back(self) -> None:
         stream = openreg.Stream(1)
         for enter in (openreg.stream, lambda s: s):
@@ -218,6 +234,7 @@ class TestCurrent:
             assert openreg.current_stream(0).stream_id == 0
             assert openreg.current_stream(1).stream_id == 0
 
+    @pytest.mark.proves("stream.streams.StreamContext")
     def test_contexts_nest_and_are_used_again(self) -> None:
         one, two = openreg.Stream(0), openreg.Stream(1)
         outer, inner = openreg.stream(one), openreg.stream(two)
@@ -240,6 +257,7 @@ class TestCurrent:
             assert openreg.current_stream() == stream
         assert openreg.current_device() == 0
 
+    @pytest.mark.proves("messages.expected-a-torch-stream")
     def test_what_is_no_stream_is_refused_by_type(self) -> None:
         before = openreg.current_stream()
         openreg.set_stream(None)
@@ -248,6 +266,7 @@ class TestCurrent:
                 use(3)
         assert openreg.current_stream() == before
 
+    @pytest.mark.proves("stream.streams.set_stream")
     def test_set_stream_sets_its_device_too(self) -> None:
         stream = openreg.Stream(1)
         for set_stream in (openreg.set_stream, torch.accelerator.set_stream):
@@ -259,7 +278,7 @@ class TestCurrent:
             assert openreg.current_stream(0).stream_id == 0
             openreg.set_stream(openreg.default_stream(1))
 
-    @pytest.mark.proves("stream-per-thread")
+    @pytest.mark.proves("stream-per-thread", "stream.streams.current_stream")
     def test_each_thread_has_its_own(self) -> None:
         stream = openreg.Stream()
         with openreg.stream(stream):
@@ -305,6 +324,11 @@ class TestOrder:
         one.synchronize()
         assert x.tolist() == [1, 1]
 
+    @pytest.mark.proves(
+        "stream.streams.Stream.wait_stream",
+        "stream.streams.Stream.wait_event",
+        "stream.streams.Stream.record_event",
+    )
     @pytest.mark.queued
     @pytest.mark.parametrize(
         "order",
@@ -355,6 +379,9 @@ class TestOrder:
         gate.open()
         openreg.synchronize()
 
+    @pytest.mark.proves(
+        "stream.streams.Stream.query", "stream.streams.Stream.synchronize"
+    )
     @pytest.mark.queued
     def test_query_and_synchronize(self, side, hold) -> None:
         assert side.query()
@@ -778,6 +805,7 @@ class TestExit:
         assert process.returncode == 0
 
 
+@pytest.mark.proves("stream.streams.Stream.native_handle")
 def test_the_handle_is_the_devices(made) -> None:
     device = ctypes.c_int(-1)
     handle = openreg.Stream(1).native_handle

@@ -5,21 +5,46 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+import _rows
 from _operators import ENTRIES, Mover, by_the_book, plain, with_gradients
-from wider import REFUSED, Row, rows
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:ComplexHalf support is experimental"
 )
-ROWS = [row for row in rows() if row.wider is not None]
 SAMPLES = 8
+
+
+class Row(NamedTuple):
+    entry: str
+    dtype: torch.dtype
+    wider: torch.dtype | None  # what it is computed in; None: it is refused
+
+
+EVERY = [
+    Row(
+        entry,
+        getattr(torch, row["dtype"]),
+        getattr(torch, row["computed_in"]) if "computed_in" in row else None,
+    )
+    for row in _rows.read("operators_special")["wider"]
+    for entry in row["entries"]
+]
+ROWS = [row for row in EVERY if row.wider is not None]
+
+
+def test_the_rows_are_what_cuda_takes_and_the_cpu_lacks() -> None:
+    assert sorted((row.entry, str(row.dtype)) for row in EVERY) == sorted(
+        (name, str(dtype))
+        for name, op in ENTRIES.items()
+        for dtype in set(op.dtypesIfCUDA) - set(op.dtypes)
+    )
 
 
 def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
@@ -124,9 +149,8 @@ def test_so_are_gradients_whose_steps_are_each_rounded(row: Row) -> None:
             compare(row, way, sample, rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize("row", [r for r in rows() if r.wider is None], ids=of)
+@pytest.mark.parametrize("row", [r for r in EVERY if r.wider is None], ids=of)
 def test_what_no_dtype_has_is_refused(row: Row) -> None:
-    assert row.entry in REFUSED
     op = ENTRIES[row.entry]
     moved = tree_map(Mover("openreg"), next(samples(op, row.dtype, False)))
     # It has no kernel on the CPU, and it may draw (torch 2.13).

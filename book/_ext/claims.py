@@ -1,7 +1,9 @@
-"""Claims of the chapters and the tests that prove them, checked both ways.
+"""What the book claims and the tests that prove it, checked both ways.
 
 A page says {claim}`stream-order` after a sentence, and at least one test has
-the mark `@pytest.mark.proves("stream-order")`.
+the mark `@pytest.mark.proves("stream-order")`. A row of a table has a name with
+a dot, as in `proves("guard.exchangeDevice")`; a test that is made from all rows
+of a table says `proves("frontend.*")`.
 """
 
 from __future__ import annotations
@@ -11,9 +13,11 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import filter as matching
 from pathlib import Path
 
 import regions
+import rows
 
 TESTS = ("backend/tests/test_*.py", "book/tests/test_*.py")
 ROLE = re.compile(r"\{claim\}`([^`]*)`")
@@ -58,10 +62,21 @@ def find_tests(tests: Mapping[str, str]) -> dict[str, list[Test]]:
     return found
 
 
+def with_rows(
+    proving: Mapping[str, list[Test]], known: Mapping[str, bool]
+) -> dict[str, list[Test]]:
+    """The same with a pattern's rows in its place, if there are any."""
+    found: dict[str, list[Test]] = {}
+    for name, tests in proving.items():
+        for one in (matching(known, name) if "*" in name else []) or [name]:
+            found.setdefault(one, []).extend(tests)
+    return found
+
+
 @functools.cache
 def proofs() -> dict[str, list[Test]]:
-    """Claim -> the tests of this tree that prove it. Parses all of them."""
-    return find_tests(read_tests())
+    """Claim or row -> the tests of this tree that prove it. Parses them all."""
+    return with_rows(find_tests(read_tests()), rows.every(rows.read()))
 
 
 def functions(
@@ -74,8 +89,13 @@ def functions(
             yield from functions(node.body, f"{within}{node.name}::")
 
 
-def check(pages: Mapping[str, str], tests: Mapping[str, str]) -> Iterator[str]:
-    proving = find_tests(tests)
+def check(
+    pages: Mapping[str, str],
+    tests: Mapping[str, str],
+    known: Mapping[str, bool],
+) -> Iterator[str]:
+    """What is claimed and not proven, or proven and not claimed."""
+    proving = with_rows(find_tests(tests), known)
     made: dict[str, str] = {}
     for name, where in find_claims(pages):
         if not NAME.fullmatch(name):
@@ -83,11 +103,17 @@ def check(pages: Mapping[str, str], tests: Mapping[str, str]) -> Iterator[str]:
         if name in made:
             yield f"{where}: claim {name!r} is made at {made[name]}; link to it"
         made[name] = where
+    for row, must in known.items():
+        if must:
+            made[row] = f"book/rows/{row.partition('.')[0]}.toml"
+        elif row in proving:
+            yield f"{proving[row][0]}: {row!r} says why no test proves it"
+    for name, where in made.items():
         if name not in proving:
             yield (
                 f"{where}: no test proves {name!r}; mark one with "
                 f'@pytest.mark.proves("{name}")'
             )
     for name, by in proving.items():
-        if name not in made:
-            yield f"{by[0]}: no page claims {name!r}"
+        if name not in made and name not in known:
+            yield f"{by[0]}: no page claims {name!r}, and no row has this name"

@@ -1,7 +1,8 @@
 """Shows on the page what proves it: a claim's tests, and what the last run did.
 
-`{claim}` marks a sentence that tests prove; pressing the mark names them. The
-foot of each page says what a full run of the tests has run of it.
+`{claim}` marks a sentence that tests prove; pressing the mark names them.
+`{proven}` marks a row of a table, and leads to its test. The foot of each page
+says what a full run of the tests has run of it.
 """
 
 from __future__ import annotations
@@ -58,8 +59,25 @@ class Claim(SphinxRole):
         return [mark], []
 
 
+class Proven(SphinxRole):
+    """A small link at a row, to the test that proves it."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        by = claims.proofs()[self.text]
+        made(self.env).setdefault(self.env.docname, {})[self.text] = by
+        up = "../" * self.env.docname.count("/")
+        links = " ".join(
+            f'<a class="proven" href="{up}{listing.source_page(test.file)}'
+            f'.html#L-{test.line}" aria-label="Proven by {test.name}" '
+            f'title="{test}">✓</a>'
+            for test in by
+        )
+        html = f'<span id="claim-{self.text}">{links}</span>'
+        return [nodes.raw("", html, format="html")], []
+
+
 def made(env: BuildEnvironment) -> dict[str, dict[str, list[claims.Test]]]:
-    """Page -> its claims, each with the tests that it names."""
+    """Page -> its claims and rows, each with the tests that it names."""
     if not hasattr(env, "openreg_claims"):
         env.openreg_claims = {}
     return env.openreg_claims
@@ -82,7 +100,7 @@ def merge(
 def outdated(
     app: Sphinx, env: BuildEnvironment, *changes: set[str]
 ) -> list[str]:
-    """The pages with a claim that other tests prove now."""
+    """The pages with a claim or a row that other tests prove now."""
     now = claims.proofs()
     return [
         page
@@ -134,7 +152,7 @@ def add_footer(
         app.openreg_proof,
         file,
         [region for at, region in listing.shown(app.env) if at == page],
-        list(made(app.env).get(page, {})),
+        [name for name in made(app.env).get(page, {}) if "." not in name],
     )
     up = "../" * page.count("/")
     context["body"] += (
@@ -150,6 +168,7 @@ def read_proof(app: Sphinx) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     claims.proofs.cache_clear()
     app.add_role("claim", Claim())
+    app.add_role("proven", Proven())
     app.connect("builder-inited", read_proof)
     app.connect("env-get-outdated", outdated)
     app.connect("env-purge-doc", forget_page)

@@ -145,18 +145,22 @@ class PyTorch(Code):
 
 
 class Generated(SphinxDirective):
-    """What `module.function` of `tables` returns, as Markdown."""
+    """What `module.function` of `tables` returns, as Markdown.
+
+    Words after the name are given to the function.
+    """
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         name = self.arguments[0]
         try:
             text = tables.make(name)
-        except LookupError as error:
+        except (LookupError, ValueError) as error:
             raise self.error(str(error)) from None
         patterns, _ = tables_of(self.env).get(self.env.docname, (set(), {}))
-        patterns = patterns | tables.behind(name.partition(".")[0])
+        patterns = patterns | tables.behind(name)
         tables_of(self.env)[self.env.docname] = (
             patterns,
             tables.stamps(patterns),
@@ -226,11 +230,9 @@ def outdated(
 
 
 def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
-    """Tells the style which last columns name tests, which first ones count."""
+    """Tells the style which first columns count."""
     for table in doctree.findall(nodes.table):
         rows = list(table.findall(nodes.row))
-        if rows[0][-1].astext() == "Test":
-            table["classes"].append("tested")
         if all(row[0].astext().isdigit() for row in rows[1:]):
             table["classes"].append("numbered")
 
@@ -257,7 +259,7 @@ def source_page(file: str) -> str:
 
 
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """A page for each file that is shown, or proves a claim; with links back.
+    """A page for each file that is shown, or proves something; with links back.
 
     One whose text and links are those of the last print is not made again.
     """
@@ -291,14 +293,18 @@ LinkBack = tuple[int, str, str]
 
 def links_back(app: Sphinx) -> dict[str, set[LinkBack]]:
     links: dict[str, set[LinkBack]] = {}
+    home: dict[str, str] = {}
     for page, region in shown(app.env):
         link = (region.first, f"{page}.html#{region.name}", region.caption)
         links.setdefault(region.file, set()).add(link)
-    labels = app.env.domains.standard_domain.anonlabels
-    for claim, tests in claims.proofs().items():
-        page, anchor = labels.get(f"claim-{claim}", ("index", ""))
-        for test in tests:
-            link = (test.line, f"{page}.html#{anchor}", f"Proves {claim}.")
+    # Some rows are on several pages: the chapter's comes first.
+    claimed = getattr(app.env, "openreg_claims", {})
+    for page in sorted(claimed, reverse=True):
+        home.update(dict.fromkeys(claimed[page], page))
+    for name, tests in claims.proofs().items():
+        for test in tests if name in home else ():
+            there = f"{home[name]}.html#claim-{name}"
+            link = (test.line, there, f"Proves {name}.")
             links.setdefault(test.file, set()).add(link)
     return links
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import claims
 import regions
+import rows
 
 FOLDER = regions.ROOT / "build" / "proof"
 RECORD = FOLDER / "proof.json"
@@ -49,76 +50,7 @@ CASE = re.compile(r"(.+?)(?:(\.md)|((?:\.[A-Z]\w*)*))")
 # Lines that no test can reach, or that run where nothing counts them: the
 # region's name and the line -> the reason.
 Excuses = Mapping[tuple[str, str], str]
-DEMANDED = "`c10::Allocator` demands the method; PyTorch never calls it here."
-COUNTED_ELSEWHERE = "It runs; g++ 12 counts it with the lines around it."
-ENDS = "Only a thread that asks in the last moment of a process gets here."
-FOREIGN = (
-    "A kernel that is queued here raises c10::Error; yours might raise this."
-)
-OVERLOAD = (
-    "What makes shallow copies here takes the other overload (torch 2.13)."
-)
-AT_REST = (
-    "It takes a stream that comes to rest between two lines of its caller."
-)
-EXCUSED: Excuses = {
-    (
-        "alias-cpu-allocator",
-        "void copy_data(void* dst, const void* src, size_t count) "
-        "const override {",
-    ): DEMANDED,
-    ("alias-cpu-allocator", "default_copy_data(dst, src, count);"): DEMANDED,
-    (
-        "allocator-register",
-        "nullptr, nullptr, [] { pools_are_the_parents = pools_in_use.load(); "
-        "});",
-    ): "It runs in a forked child, which leaves without writing its counts.",
-    ("allocator-register", "other(settings);"): (
-        "It is for a second backend that listens to the same settings."
-    ),
-    (
-        "dev-begin-turn",
-        'return fail(orErrorDeviceFailed, "the process is ending");',
-    ): ENDS,
-    (
-        "custom-tensor-impl",
-        "c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(",
-    ): OVERLOAD,
-    ("custom-tensor-impl", "return copy(version, allow_change);"): OVERLOAD,
-    (
-        "device-error",
-        "throw c10::AcceleratorError(here, error, std::move(message));",
-    ): "A kernel that raises is told by its own error; this is for others.",
-    (
-        "launch-enqueue-work",
-        "std::rethrow_exception(std::exchange(raised, nullptr));",
-    ): AT_REST,
-    ("launch-run", "orSetKernelError(error.what());"): FOREIGN,
-    ("launch-run", "} catch (...) {"): FOREIGN,
-    (
-        "launch-run",
-        'orSetKernelError("it raised what is no std::exception");',
-    ): (FOREIGN),
-    ("parts-quantized", "keys_on(tensor, device),"): COUNTED_ELSEWHERE,
-    ("py-init-lazy", "return"): (
-        "A thread gets here only if another woke the backend meanwhile."
-    ),
-    (
-        "py-generic-square",
-        "self.assertTrue(torch.ones(1, device=device).is_cuda)",
-    ): "It is for CUDA: the program shows that it is left out elsewhere.",
-    ("random-dropout", "const auto mask = noise.to(at::kBool);"): (
-        COUNTED_ELSEWHERE
-    ),
-    (
-        "smallest-guard",
-        "c10::Stream::DEFAULT, device.has_index() ? device : getDevice());",
-    ): COUNTED_ELSEWHERE,
-    (
-        "view-shallow-copy",
-        "self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(",
-    ): COUNTED_ELSEWHERE,
-}
+EXCUSED = {(x.region, x.line): x.why for x in rows.rows("checked.excuses")}
 
 
 def digest(root: Path = regions.ROOT) -> str:

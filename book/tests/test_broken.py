@@ -18,6 +18,7 @@ import claims
 import conftest
 import proof
 import regions
+import rows
 
 PAGE = "book/chapters/copy.md"
 COPY = "backend/csrc/aten/copy.cpp"
@@ -80,8 +81,12 @@ exit status 3
     )
     tests: dict[str, str] = field(
         default_factory=lambda: {
-            TEST: '@pytest.mark.proves("copy-whole")\ndef test_copy(): ...\n'
+            TEST: '@pytest.mark.proves("copy-whole", "copy.whole")\n'
+            "def test_copy(): ...\n"
         }
+    )
+    rows: dict[str, str] = field(
+        default_factory=lambda: {"book/rows/copy.toml": "[whole]\n"}
     )
     counts: dict[str, dict[int, int]] = field(
         default_factory=lambda: {COPY: {3: 1, 6: 1}}
@@ -92,7 +97,10 @@ exit status 3
     def change(self, old: str, new: str) -> None:
         """Replaces the one text, wherever it stands."""
         found = 0
-        for texts in (self.sources, self.pages, self.examples, self.tests):
+        for texts in (
+            *(self.sources, self.pages, self.examples),
+            *(self.tests, self.rows),
+        ):
             for name, text in texts.items():
                 found += text.count(old)
                 texts[name] = text.replace(old, new)
@@ -115,7 +123,7 @@ def check(book: Book, root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Everything that this project checks of its own book."""
     wrong = regions.check(book.sources, book.pages)
     wrong += regions.check_examples(book.examples, book.pages, book.tests)
-    wrong += claims.check(book.pages, book.tests)
+    wrong += claims.check(book.pages, book.tests, rows.every(book.rows))
     found, _ = regions.find_regions(book.sources)
     shown = regions.pages_of(book.pages)
     wrong += proof.unproven(
@@ -202,6 +210,16 @@ MISTAKES = {
         "3 of 4 examples ran",
     ),
     "missing outcome": ("# expect: exit 3\n", "", "its last line is no"),
+    "row without a test": (
+        "[whole]\n",
+        "[whole]\n[half]\n",
+        "no test proves 'copy.half'",
+    ),
+    "test without a row": (
+        '"copy.whole"',
+        '"copy.whole", "copy.half"',
+        "no page claims 'copy.half'",
+    ),
     "claim without a test": (
         '"copy-whole"',
         '"copy-else"',

@@ -28,7 +28,7 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG)
 def test_a_broken_claim_is_named_with_its_place(message: str) -> None:
     page, test = WRONG[message]
-    wrong = list(claims.check({PAGE: page}, {FILE: test}))
+    wrong = list(claims.check({PAGE: page}, {FILE: test}, {}))
     assert any(message in w for w in wrong), wrong
     assert all(w.startswith((PAGE, FILE)) for w in wrong)
 
@@ -36,7 +36,7 @@ def test_a_broken_claim_is_named_with_its_place(message: str) -> None:
 @pytest.mark.parametrize("name", ["order", "Stream-order", "stream_order", ""])
 def test_a_claim_has_words_with_hyphens(name: str) -> None:
     page, test = (text.replace("stream-order", name) for text in (MADE, PROOF))
-    (wrong,) = claims.check({PAGE: page}, {FILE: test})
+    (wrong,) = claims.check({PAGE: page}, {FILE: test}, {})
     assert "named in words-with-hyphens" in wrong
 
 
@@ -49,7 +49,7 @@ def test_marks_are_looked_for_in(folder: str, tmp_path: Path) -> None:
 
 
 def test_a_claim_with_a_test_is_right() -> None:
-    assert not list(claims.check({PAGE: MADE}, {FILE: PROOF}))
+    assert not list(claims.check({PAGE: MADE}, {FILE: PROOF}, {}))
 
 
 def test_a_fence_or_a_quotation_makes_no_claim() -> None:
@@ -67,3 +67,21 @@ class TestOrder:
     test = claims.Test(FILE, "TestOrder::test_it", 4)
     assert claims.find_tests({FILE: text}) == {"a-b": [test], "c-d": [test]}
     assert str(test) == f"{FILE}::TestOrder::test_it"
+
+
+ROWS = {"x.one": True, "x.two": True, "y.three": False}
+WRONG_ROWS = {
+    "": ['"x.one", "x.two"', '"x.t*", "x.one"', '"x.*"'],
+    "book/rows/x.toml: no test proves 'x.two'": ['"x.one"'],
+    "no row has this name": ['"x.one", "x.two", "x.four"', '"x.*", "z.*"'],
+    "'y.three' says why no test proves it": ['"y.three", "x.one", "x.two"'],
+}
+
+
+@pytest.mark.parametrize("message", WRONG_ROWS)
+def test_rows_and_their_tests_agree_both_ways(message: str) -> None:
+    for names in WRONG_ROWS[message]:
+        test = PROOF.replace('"stream-order"', names)
+        wrong = list(claims.check({}, {FILE: test}, ROWS))
+        assert len(wrong) == bool(message), (names, wrong)
+        assert all(message in sentence for sentence in wrong)

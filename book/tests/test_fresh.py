@@ -60,9 +60,10 @@ def forget(names: list[str]) -> None:
 
 @pytest.mark.parametrize("name", shown_tables())
 def test_a_table_names_what_it_reads(name: str) -> None:
-    module = name.partition(".")[0]
-    patterns = tables.behind(module)
-    forget([n for n in sys.modules if n.startswith(("tables.", "regions"))])
+    patterns = tables.behind(name)
+    forget(
+        [n for n in sys.modules if n.startswith(("tables.", "regions", "rows"))]
+    )
     before = set(sys.modules)
     with opening() as files:
         tables.make(name)
@@ -80,7 +81,7 @@ def test_a_table_names_what_it_reads(name: str) -> None:
         for f in (read | imported) - stack
         if os.path.isfile(f) and f not in known
     }
-    assert not missing, f"add to READS of tables/{module}.py: {missing}"
+    assert not missing, f"add to READS of the module of {name}: {missing}"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ import claims
 import footer
 import proof
 import regions
+import rows
 from tables import checked
 
 FILE = "backend/csrc/aten/copy.cpp"
@@ -399,8 +400,9 @@ def test_the_program_s_exit_status_is_its_verdict(tmp_path: Path) -> None:
     program = tmp_path / "book" / "_ext" / "proof.py"
     folder = tmp_path / "build" / "proof"
     program.parent.mkdir(parents=True)
-    for name in ("proof.py", "claims.py", "regions.py"):
+    for name in ("proof.py", "claims.py", "regions.py", "rows.py"):
         shutil.copy(Path(proof.__file__).with_name(name), program.parent)
+    shutil.copytree(rows.FOLDER, tmp_path / "book" / "rows")
     env = os.environ | {"CXX": "true"}  # stands for a gcov that found nothing
 
     def run(argument: str) -> tuple[int, str]:

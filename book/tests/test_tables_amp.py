@@ -3,11 +3,12 @@
 import pytest
 import torch
 
+from rows import rows
 from tables import amp
 
 LISTED = {
-    policy.name: [f"aten::{n}" for n in amp.policy_operators(policy)]
-    for policy in amp.POLICIES
+    row.name: [f"aten::{n}" for n in amp.policy_operators(row.macro)]
+    for row in rows("amp.policies")
 }
 
 

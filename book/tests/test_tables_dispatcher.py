@@ -8,9 +8,11 @@ import torch
 from _pages import svg
 
 from _fresh import prints
+from rows import Row, load, rows
 from tables import dispatcher
 
 C = torch._C
+TOOLS = rows("dispatcher.tools")
 
 # All calls in one process of their own: some change the dispatcher.
 CALLS = f"""
@@ -22,7 +24,7 @@ add = C._dispatch_find_schema_or_throw("aten::add", "Tensor")
 lab = torch.library.Library("lab", "DEF")
 lab.define("thirds(Tensor x) -> Tensor")
 thirds = C._dispatch_find_schema_or_throw("lab::thirds", "")
-answers = [repr(eval(call)) for call in {[t.call for t in dispatcher.TOOLS]}]
+answers = [repr(eval(call)) for call in {[t.call for t in TOOLS]}]
 print("")
 print(json.dumps(answers))
 """
@@ -33,19 +35,17 @@ def answers() -> dict[str, str]:
     # What the dispatcher itself printed comes before or after, as it likes.
     (line,) = (x for x in prints(CALLS).splitlines() if x.startswith("["))
     found = json.loads(line)
-    names = [tool.name for tool in dispatcher.TOOLS]
+    names = [tool.name for tool in TOOLS]
     return dict(zip(names, found, strict=True))
 
 
 def test_every_tool_is_a_row() -> None:
     here = [name for name in dir(torch._C) if name.startswith("_dispatch_")]
-    assert sorted(tool.name for tool in dispatcher.TOOLS) == sorted(here)
+    assert sorted(tool.name for tool in TOOLS) == sorted(here)
 
 
-@pytest.mark.parametrize("tool", dispatcher.TOOLS, ids=lambda tool: tool.name)
-def test_every_tool_answers(
-    answers: dict[str, str], tool: dispatcher.Tool
-) -> None:
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_every_tool_answers(answers: dict[str, str], tool: Row) -> None:
     assert f"C.{tool.name}" in tool.call
     got = answers[tool.name]
     assert doctest.OutputChecker().check_output(
@@ -53,7 +53,7 @@ def test_every_tool_answers(
     ), got
 
 
-@pytest.mark.parametrize("name", dispatcher.REMOVED_TOOLS)
+@pytest.mark.parametrize("name", load("dispatcher")["removed_tools"])
 def test_removed_tools_are_gone(name: str) -> None:
     assert not hasattr(torch._C, name)
 
@@ -63,7 +63,7 @@ def test_removed_tools_are_gone(name: str) -> None:
 
 def test_an_alias_key_says_what_runs() -> None:
     """A kernel of the backend's own comes first, then the composite ones."""
-    for operator in dispatcher.PATH_OPERATORS:
+    for operator in load("dispatcher")["path_operators"]:
         keys = dispatcher.registered(operator)
         for backend in "CPU", "PrivateUse1":
             if backend in keys:
@@ -77,11 +77,10 @@ def test_an_alias_key_says_what_runs() -> None:
 
 
 def test_the_rows_show_every_way_that_a_table_can_look() -> None:
-    ways = {
-        dispatcher.chosen(o, "PrivateUse1") for o in dispatcher.PATH_OPERATORS
-    }
+    paths = load("dispatcher")["path_operators"]
+    ways = {dispatcher.chosen(path, "PrivateUse1") for path in paths}
     assert ways == {"kernel", "default backend kernel", "math kernel"}
-    shown = set.union(*map(dispatcher.registered, dispatcher.PATH_OPERATORS))
+    shown = set.union(*map(dispatcher.registered, paths))
     assert set(dispatcher.COMPOSITES) <= shown
 
 
@@ -114,9 +113,7 @@ def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
 
 @pytest.fixture(scope="module")
 def groups() -> dict[str, set[str]]:
-    return {
-        what: names for what, (_, names) in dispatcher.operator_groups().items()
-    }
+    return {what: names for what, names in dispatcher.operator_groups().items()}
 
 
 def test_what_runs_on_the_cpu_divides_the_set(groups) -> None:
@@ -164,7 +161,7 @@ def test_the_sizes_are_those_that_the_page_speaks_of(groups) -> None:
 
 
 def test_each_operator_is_at_one_step_of_the_order(groups) -> None:
-    steps = [names for _, names, _ in dispatcher.order_of_work()]
+    steps = [*dispatcher.order_of_work().values()]
     assert sum(map(len, steps)) == len(set.union(*steps))
     assert all(steps)
     assert groups["with a kernel for the CPU"] <= set.union(*steps)
@@ -172,7 +169,7 @@ def test_each_operator_is_at_one_step_of_the_order(groups) -> None:
 
 
 def test_what_only_a_backend_is_asked_for_has_no_kernel_for_the_cpu() -> None:
-    names = dispatcher.order_of_work()[1][1]
+    names = [*dispatcher.order_of_work().values()][1]
     assert "aten::convolution_overrideable" in names
     assert "aten::_thnn_fused_lstm_cell" in names
     on_cpu = set(C._dispatch_get_registrations_for_dispatch_key("CPU"))
@@ -180,7 +177,7 @@ def test_what_only_a_backend_is_asked_for_has_no_kernel_for_the_cpu() -> None:
 
 
 def test_the_default_kernels_make_two_forms_of_the_out_form() -> None:
-    names = dispatcher.order_of_work()[4][1]
+    names = [*dispatcher.order_of_work().values()][4]
     assert {"aten::xlogy.Tensor", "aten::exp_", "aten::mul_.Tensor"} <= names
     for name in names:
         base = name.removeprefix("aten::").partition(".")[0]
@@ -205,9 +202,9 @@ def test_the_exempt_operators_are_fallthroughs() -> None:
 
 def test_our_exemptions_are_the_four_of_the_copies() -> None:
     ours = {
-        (key, name)
-        for key in dispatcher.PASSING_KEYS
-        for name, file in dispatcher.exempt(key).items()
+        (row.name, name)
+        for row in rows("dispatcher.passing")
+        for name, file in dispatcher.exempt(row.name).items()
         if "csrc/aten/copy.cpp" in file
     }
     assert ours == {

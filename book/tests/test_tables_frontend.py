@@ -1,7 +1,6 @@
 """What PyTorch looks up in a device's module, and what it does without it."""
 
 import doctest
-import re
 import warnings
 from pathlib import Path
 
@@ -10,112 +9,41 @@ import torch
 
 import left_out
 from _fresh import prints
-from tables import checklist, frontend
+from rows import Row, rows
+from tables import frontend
 
 ROOT = Path(torch.__file__).parent
 
-# Reaches the lookup; the value of the last line is the answer.
-USES = {
-    "_initialized": """
-import torch.utils.checkpoint
-x = torch.ones(1000, device="openreg", requires_grad=True)
-y = torch.utils.checkpoint.checkpoint(
-    torch.dropout, x, 0.5, True, use_reentrant=False
-)
-y.sum().backward()
-torch.equal(x.grad, y)
-""",
-    "is_initialized": """
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-meta = torch.empty(1, device="meta")
-FakeTensor(FakeTensorMode(), meta, torch.device("openreg")).device
-""",
-    "is_available": "torch.accelerator.is_available()",
-    "device_count": "torch.accelerator.device_count()",
-    "current_device": """
-with torch.openreg.device(1):
-    x = torch.ones(1).openreg()
-x.device
-""",
-    "device": """
-storage = torch.ones(1).untyped_storage()
-storage.to(device=torch.device("openreg")).device
-""",
-    "synchronize": """
-calls = []
-if hasattr(torch.openreg, "synchronize"):
-    torch.openreg.synchronize = lambda: calls.append(1)
-with torch.autograd.profiler.profile(use_device="openreg"):
-    pass
-len(calls)
-""",
-    "get_device_properties": """
-torch._utils._get_devices_properties([0])[0].name
-""",
-    "_is_in_bad_fork": "torch.manual_seed(1).initial_seed()",
-    "manual_seed_all": "torch.manual_seed(1).initial_seed()",
-    "get_rng_state": """
-with torch.random.fork_rng([0]):
-    pass
-True
-""",
-    "set_rng_state": """
-with torch.random.fork_rng([0]):
-    pass
-True
-""",
-    "default_generators": """
-from torch._prims.rng_prims import _impl_graphsafe_rng
-_impl_graphsafe_rng(torch.rand, 1, rng_state=torch.Generator("openreg"))
-""",
-    "_get_generator": """
-from torch._functorch._aot_autograd.utils import get_default_generator
-get_default_generator(torch.device("openreg"))
-""",
-    "get_amp_supported_dtype": """torch.autocast("openreg").device""",
-    "_utils": """
-import io
-file = io.BytesIO()
-torch.save(torch.ones(1), file)
-file.seek(0)
-torch.load(file, map_location="openreg:1").device
-""",
-    "sparse": """torch.ones(1, device="openreg").untyped_storage().is_sparse""",
-    "FloatStorage": """
-warnings.simplefilter("ignore")  # that typed storages are deprecated
-torch.ones(1, device="openreg").storage_type()
-""",
-}
-# Rows whose answer is the same with and without the name.
-HARMLESS = {"_get_generator", "_utils", "sparse", "FloatStorage"}
+LOOKUPS = rows("frontend")
 
 
 def answer(code: str) -> str:
     return left_out.answer(code, {"torch": torch, "warnings": warnings})
 
 
-def says(row: frontend.Lookup, text: str) -> bool:
+def says(row: Row, text: str) -> bool:
     checker = doctest.OutputChecker()
     return checker.check_output(row.without, text, doctest.ELLIPSIS)
 
 
+@pytest.mark.proves("frontend.*")
 @pytest.mark.parametrize(
     "row",
-    [row for row in frontend.LOOKUPS if row.name != "_lazy_init"],
-    ids=lambda row: row.name,
+    [row for row in LOOKUPS if row.key != "_lazy_init"],
+    ids=lambda row: row.key,
 )
 def test_without_the_name_pytorch_answers_as_the_row_says(
-    row: frontend.Lookup, monkeypatch: pytest.MonkeyPatch
+    row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.ones(1, device="openreg")
     for name in vars(torch.openreg).copy():  # put back what a use replaces
         monkeypatch.setattr(torch.openreg, name, getattr(torch.openreg, name))
-    with_it = answer(USES[row.name])
+    with_it = answer(row.tried)
     monkeypatch.undo()
-    monkeypatch.delattr(torch.openreg, row.name, raising=False)
-    without = answer(USES[row.name])
+    monkeypatch.delattr(torch.openreg, row.key, raising=False)
+    without = answer(row.tried)
     assert says(row, without), without
-    assert says(row, with_it) == (row.name in HARMLESS), with_it
+    assert says(row, with_it) == bool(row.harmless), with_it
 
 
 EARLY_SEED = """
@@ -127,8 +55,9 @@ print(torch.openreg.is_initialized(), x == torch.rand(1).item())
 """
 
 
+@pytest.mark.proves("frontend._lazy_init")
 def test_without_lazy_init_early_seeds_are_lost() -> None:
-    (row,) = (row for row in frontend.LOOKUPS if row.name == "_lazy_init")
+    (row,) = (row for row in LOOKUPS if row.key == "_lazy_init")
     for change, printed in (
         ("", "True True\n"),
         ("del torch.openreg._lazy_init", f"{row.without} False\n"),
@@ -136,27 +65,17 @@ def test_without_lazy_init_early_seeds_are_lost() -> None:
         assert prints(EARLY_SEED.format(change=change)) == printed
 
 
-def test_the_checklist_names_the_tests_above() -> None:
-    rows = [
-        line for line in checklist.checklist().splitlines() if __name__ in line
-    ]
-    named = [re.findall(r"\.py::(\w+)", row)[0] for row in rows]
-    assert len(named) == len(frontend.LOOKUPS)
-    assert set(named) <= set(globals())
-    assert named.count("test_without_lazy_init_early_seeds_are_lost") == 1
-
-
-@pytest.mark.parametrize("row", frontend.LOOKUPS, ids=lambda row: row.name)
-def test_the_files_of_a_row_name_it(row: frontend.Lookup) -> None:
+@pytest.mark.parametrize("row", LOOKUPS, ids=lambda row: row.key)
+def test_the_files_of_a_row_name_it(row: Row) -> None:
     for file in row.files.split():
         if file.startswith("csrc/"):  # the lookup is in the library beside it
             assert (ROOT / "include" / "torch" / file).is_file()
             library = (ROOT / "lib" / "libtorch_python.so").read_bytes()
-            assert row.name.encode() + b"\0" in library
-        elif row.name == "FloatStorage":  # the name is made from a dtype
+            assert row.key.encode() + b"\0" in library
+        elif row.key == "FloatStorage":  # the name is made from a dtype
             assert "getattr(module, storage_name)" in (ROOT / file).read_text()
         else:
-            assert row.name in (ROOT / file).read_text()
+            assert row.key in (ROOT / file).read_text()
 
 
 ELSEWHERE = ("distributed", "_dynamo", "_inductor", "testing", "cuda", "xpu")
@@ -167,11 +86,11 @@ def test_no_lookup_lacks_a_row() -> None:
     files = [p for p in folders if p.suffix == ".py"]
     files += [p for folder in folders for p in folder.rglob("*.py")]
     found = frontend.find_lookups(files)
-    rows = {row.name: row.files.split() for row in frontend.LOOKUPS}
-    assert set(found) <= set(rows)
+    known = {row.key: row.files.split() for row in LOOKUPS}
+    assert set(found) <= set(known)
     for name, users in found.items():
         paths = [file.relative_to(ROOT).as_posix() for file in users]
-        assert set(paths) <= set(rows[name]), name
+        assert set(paths) <= set(known[name]), name
 
 
 def test_further_lookups_name_what_is_missing() -> None:
@@ -196,12 +115,12 @@ MOVED = {
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
 def test_the_classes_of_the_generated_methods_can_move() -> None:
-    rows = [
+    cells = [
         [cell.strip(" `") for cell in line.strip("|").split("|")]
         for line in frontend.generated_methods().splitlines()[2:]
     ]
-    assert {name for name, _, _ in rows} == set(MOVED)
-    for name, moves, tells in rows:
+    assert {name for name, _, _ in cells} == set(MOVED)
+    for name, moves, tells in cells:
         assert moves == "yes"
         moved = MOVED[name]().openreg(1)
         inside = moved.weight if hasattr(moved, "weight") else moved

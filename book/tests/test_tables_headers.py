@@ -133,5 +133,5 @@ def test_the_public_headers_are_installed_under_a_name_of_their_own() -> None:
 def test_every_public_header_is_on_a_page() -> None:
     pages = "".join(regions.read_pages().values())
     for header in headers.public_headers():
-        assert f"```{{generated}} headers.cpp_{Path(header).stem}\n" in pages
+        assert f"```{{generated}} headers.reference {header}\n" in pages
         assert f"`<{headers.installed_name(header)}>`" in headers.cpp_headers()

@@ -7,10 +7,12 @@ import pytest
 
 import regions
 import tables.index
+from rows import Row, rows
 from tables import build, start
 
 BOOK = regions.ROOT / "book"
-PAGES = [s.page for s in tables.index.SUBSYSTEMS if s.page]
+PARTS = rows("index.subsystems")
+PAGES = [part.page for part in PARTS if part.page]
 
 
 def toctree() -> list[str]:
@@ -35,9 +37,9 @@ def test_a_mistake_in_a_probe_is_not_a_state(mistake: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", tables.index.SUBSYSTEMS, ids=lambda row: row.name.replace(" ", "-")
+    "row", PARTS, ids=lambda row: row.name.replace(" ", "-")
 )
-def test_what_has_a_chapter_works(row: tables.index.Subsystem) -> None:
+def test_what_has_a_chapter_works(row: Row) -> None:
     word, missing = tables.index.state(row.probes)
     if row.page:
         assert (BOOK / "chapters" / f"{row.page}.md").is_file()
@@ -49,14 +51,14 @@ def test_the_table_shows_every_subsystem_with_its_state() -> None:
     shown = [re.split(r" ?\| ?", line)[1:4] for line in lines]
     assert shown == [
         [s.axis, s.name, f"**{tables.index.state(s.probes)[0]}**"]
-        for s in tables.index.SUBSYSTEMS
+        for s in PARTS
     ]
 
 
 def test_axes_follow_the_table_of_contents() -> None:
     order = [toctree().index(f"chapters/{page}") for page in PAGES]
     assert order == sorted(order)
-    axes = [s.axis for s in tables.index.SUBSYSTEMS]
+    axes = [s.axis for s in PARTS]
     assert len(set(axes)) == 4
     assert axes == sorted(axes, key=list(dict.fromkeys(axes)).index)
 
@@ -72,34 +74,27 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     assert len(toctree()) == len(set(toctree()))
 
 
-def test_every_file_of_the_map_exists() -> None:
-    cells = [cell for cell, _ in tables.index.REFERENCE.values()]
-    paths = {path for cell in cells for path in tables.index.our_files(cell)}
-    backend = regions.ROOT / "backend"
-    assert not {path for path in paths if not (backend / path).exists()}
-
-
-def test_the_map_names_every_file_of_the_runtime() -> None:
-    cells = [cell for cell, _ in tables.index.REFERENCE.values()]
-    paths = {path for cell in cells for path in tables.index.our_files(cell)}
-    runtime = (regions.ROOT / "backend" / "csrc" / "runtime").glob("*.cpp")
-    named = {Path(path).name for path in paths}
-    # What belongs to the emulator, and what the reference backend lacks.
-    ours = {"storage.cpp"}
-    assert {path.name for path in runtime} - named == ours
-
-
-def test_the_four_objects_are_the_installed_ones() -> None:
-    parts = build.shared_objects()
-    assert len(parts) == 4
-    for part in parts:
-        assert part.path.is_file()
-        row = f"| `{part.path.name.split('.')[0]}.so` | {part.duty}"
-        assert row in build.objects()
-
-
 def test_activate_names_the_environment_of_the_noxfile() -> None:
     noxfile = (regions.ROOT / "noxfile.py").read_text()
     assert 'SHARED = ROOT / ".nox" / "shared"\n' in noxfile
     assert "make_venv(session, SHARED)" in noxfile
     assert "source .nox/shared/bin/activate\n" in start.activate()
+
+
+def test_the_map_names_files_that_exist_and_all_of_the_runtime() -> None:
+    paths = {p for row in rows("index.reference") for p in row.ours}
+    backend = regions.ROOT / "backend"
+    assert not {path for path in paths if not (backend / path).exists()}
+    runtime = (backend / "csrc" / "runtime").glob("*.cpp")
+    # What belongs to the emulator, and what the reference backend lacks.
+    assert {file.name for file in runtime} - {Path(p).name for p in paths} == {
+        "storage.cpp"
+    }
+
+
+def test_the_four_objects_are_the_installed_ones() -> None:
+    parts = build.shared_objects()
+    assert len(parts) == 4
+    for path, duty in parts.items():
+        assert path.is_file()
+        assert f"| `{path.name.split('.')[0]}.so` | {duty}" in build.objects()

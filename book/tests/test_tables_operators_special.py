@@ -5,10 +5,10 @@ import inspect
 import pytest
 import torch
 
-import regions
+from rows import Row, rows
 from tables import operators_special as special
 
-TESTS = regions.ROOT / "backend" / "tests"
+KINDS = rows("operators_special.kinds")
 KEYS = {
     "sparse, COO": "SparsePrivateUse1",
     "sparse, compressed": "SparseCsrPrivateUse1",
@@ -21,11 +21,9 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize("kind", special.KINDS, ids=lambda kind: kind.name)
-def test_every_kind_has_its_key_and_a_test(kind: special.Kind) -> None:
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.key)
+def test_every_kind_has_its_key(kind: Row) -> None:
     assert special.key_of(special.make(kind)) == KEYS[kind.name]
-    file, function = kind.test.split("::")
-    assert f"def {function}(" in (TESTS / file).read_text()
 
 
 def test_each_key_has_the_kernels_of_its_twin() -> None:
@@ -46,14 +44,3 @@ def test_a_form_is_yes_if_the_optimizer_knows_it() -> None:
             assert special.accepts(kind, form) == (form in known), (name, form)
     assert "| `Adam` | yes | yes | yes |" in special.optimizer_forms()
     assert "| `LBFGS` |  |  |  |" in special.optimizer_forms()
-
-
-def test_every_dtype_that_only_cuda_has_is_in_the_table() -> None:
-    lines = special.wider_dtypes().splitlines()
-    assert any(
-        line.startswith("| `bool` | `uint8`, rounded | `abs`, ")
-        for line in lines
-    )
-    named = sum(line.rsplit(" | ", 1)[1].count("`") // 2 for line in lines[2:])
-    wider = special.test_module("wider")
-    assert named == len(list(wider.rows())) > 70

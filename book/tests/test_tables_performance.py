@@ -5,9 +5,10 @@ import importlib.util
 import pytest
 import torch
 
-from tables import common, performance
+import regions
+from tables import performance
 
-PROGRAM = common.ROOT / "backend" / "tests" / "bench_device.py"
+PROGRAM = regions.ROOT / "backend" / "tests" / "bench_device.py"
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import torch
 from _pages import svg
 
 import regions
+from rows import rows
 from tables import pool
 
 
@@ -16,7 +17,7 @@ def test_every_call_of_the_pool_has_one_row() -> None:
     ).read_text()
     used = set(re.findall(r"\b(or[A-Z]\w+)\(|&(or[A-Z]\w+)", text))
     names = {name for pair in used for name in pair if name}
-    assert names == set(pool.POOL_CALLS)
+    assert names == {row.name for row in rows("pool.calls")}
 
 
 # The drawing of a segment

@@ -7,8 +7,9 @@ import pytest
 
 import _fresh
 import regions
-from tables import python_backend
+from rows import Row, rows
 
+LIMITS = rows("python_backend.limits")
 EXAMPLE = regions.ROOT / "backend" / "examples" / "python_backend.py"
 
 PROGRAM = """
@@ -56,7 +57,7 @@ def answers() -> dict[str, str]:
     """What one process says to all probes."""
     probes = [
         *DOES,
-        *(row.probe for row in python_backend.PYTHON_LIMITS),
+        *(row.probe for row in LIMITS),
     ]
     process = run(PROGRAM, json.dumps(probes))
     assert process.returncode == 0, process.stdout
@@ -72,14 +73,9 @@ def test_it_computes(probe: str, answers: dict[str, str]) -> None:
 
 
 @pytest.mark.proves("python-limits")
-@pytest.mark.parametrize(
-    "row", python_backend.PYTHON_LIMITS, ids=lambda row: row.probe
-)
-def test_a_limit_is_one(
-    row: python_backend.Limit, answers: dict[str, str]
-) -> None:
+@pytest.mark.parametrize("row", LIMITS, ids=lambda row: row.probe)
+def test_a_limit_is_one(row: Row, answers: dict[str, str]) -> None:
     assert answers[row.probe].startswith(row.says)
-    assert f"`{row.probe}`" in python_backend.python_limits()
 
 
 def test_a_new_storage_ends_the_process() -> None:

@@ -7,31 +7,16 @@ import pytest
 import torch
 
 import regions
+from rows import rows
 from tables import stream
-
-TESTS = regions.ROOT / "backend" / "tests"
 
 
 def test_the_modes_are_those_that_the_device_reads() -> None:
     source = (regions.ROOT / "backend" / "device" / "config.cpp").read_text()
     (listed,) = re.findall(r'"OPENREG_LAUNCH", "([a-z, ]+)"', source)
     assert re.findall(r"auto|async|blocking", listed) == [
-        mode for mode, _, _ in stream.LAUNCH_MODES
+        row.key for row in rows("stream.modes")
     ]
-
-
-@pytest.mark.parametrize("row", stream.LAUNCH_MODES, ids=lambda row: row[0])
-def test_every_mode_has_a_test_that_names_it(row) -> None:
-    file, function = row[2].split("::")
-    text = (TESTS / file).read_text()
-    body = text[: text.index(f"def {function}(")]
-    assert row[0] in text[len(body) - 900 :]
-
-
-def test_stream_and_event_calls_have_their_own_tables() -> None:
-    assert "orStreamQuery" in stream.stream_calls()
-    assert "orEventRecord" not in stream.stream_calls()
-    assert "orEventRecord" in stream.event_calls()
 
 
 def test_the_timeline_shows_a_run_in_its_order() -> None:
@@ -61,24 +46,13 @@ def test_the_program_that_is_drawn_is_the_one_that_is_shown() -> None:
 
 @pytest.mark.parametrize("kind", ["Stream", "Event"])
 def test_the_methods_are_those_that_python_has(kind: str) -> None:
-    rows = {"Stream": stream.STREAM_METHODS, "Event": stream.EVENT_METHODS}
+    names = [row.key for row in rows(f"stream.{kind.lower()}s")]
     public = dir(torch.openreg.Stream if kind == "Stream" else torch.Event)
-    listed = {name.partition(".")[2] for name in rows[kind] if "." in name}
+    listed = {name.partition(".")[2] for name in names if "." in name}
     assert listed == {name for name in public if not name.startswith("_")}
 
 
 def test_the_functions_are_those_of_the_module() -> None:
-    rows = [*stream.STREAM_METHODS, *stream.EVENT_METHODS]
+    names = [r.key for x in ("streams", "events") for r in rows(f"stream.{x}")]
     module = sys.modules["torch_openreg.openreg.streams"]
-    assert {name for name in rows if "." not in name} == set(module.__all__)
-
-
-def test_each_method_has_a_test_that_says_its_name() -> None:
-    rows = {**stream.STREAM_METHODS, **stream.EVENT_METHODS}
-    for name, (_, test) in rows.items():
-        file, function = test.split("::")
-        text = (TESTS / file).read_text()
-        start = text.index(f"def {function}(")
-        # The parameters of a test stand above it.
-        body = text[max(0, start - 500) : text.find("\n\n\n", start)]
-        assert name.rpartition(".")[2] in body, name
+    assert {name for name in names if "." not in name} == set(module.__all__)

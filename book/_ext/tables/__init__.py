@@ -1,15 +1,12 @@
 """Tables for `{generated}`: each function returns Markdown.
 
-A table is made from the package or from the one list beside its function, so
-that a page never repeats what the code knows. The tables of a page are in the
-module with the page's name: write a function there, name both in the page, and
-add to book/tests/test_tables*.py what must hold for its rows.
+A table is made from the package, and from the rows of book/rows, so that a page
+never repeats what the code knows. The tables of a page are in the module with
+the page's name, and its rows in the file with that name.
 
-A module that reads files of this tree names them in READS, as patterns below
-the root, so that an edit of one prints the page anew.
+A module that reads other files of this tree names them in READS, as patterns
+below the root, so that an edit of one prints the page anew.
 """
-
-from __future__ import annotations
 
 import glob
 import os
@@ -26,24 +23,28 @@ IMPORTS = re.compile(r"^(?:from|import) tables\.(\w+)", re.M)
 
 
 def make(name: str) -> str:
-    """What `module.function` returns."""
-    module, _, function = name.partition(".")
+    """What `module.function argument` returns."""
+    path, _, argument = name.partition(" ")
+    module, _, function = path.partition(".")
     known = Path(__file__).with_name(f"{module}.py").exists()
     made_by = known and vars(import_module(f"tables.{module}")).get(function)
     if not callable(made_by):
         raise LookupError(f"book/_ext/tables/{module}.py has no {function}().")
-    return made_by()
+    return made_by(argument) if argument else made_by()
 
 
 def behind(name: str) -> set[str]:
-    """Patterns of the files on which the tables of a module depend."""
-    found: set[str] = set()
-    left = {name}
+    """Patterns of the files on which `module.function argument` depends."""
+    path, _, argument = name.partition(" ")
+    found = {f"book/rows/{argument.partition('.')[0]}.toml"}
+    left = {path.partition(".")[0]}
     while left:
-        module = import_module(f"tables.{left.pop()}")
+        part = left.pop()
+        module = import_module(f"tables.{part}")
         path = Path(module.__file__)
         if str(path) not in found:
-            found |= {str(path), *getattr(module, "READS", ())}
+            found |= {str(path), f"book/rows/{part}.toml"}
+            found |= {*getattr(module, "READS", ())}
             left.update(IMPORTS.findall(path.read_text("utf-8")))
     # What tables ask, found without importing it: PyTorch and the package,
     # in the tree and as it was built.

@@ -1,64 +1,27 @@
 """The tables of book/chapters/build.md."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
-from typing import NamedTuple
 
+from rows import load, rows
 from tables.common import code, table
 
-INSTALL = [
-    "python -m pip install --no-build-isolation .",
-    "python -m pip install --no-build-isolation -e .",
-]
+
+def commands(which: str) -> str:
+    """What backend/tests/test_build_install.py runs for this."""
+    return "\n".join(("```sh", *load("build")[which], "```"))
 
 
-def install() -> str:
-    """The commands that backend/tests/test_build_install.py runs."""
-    return "\n".join(("```sh", *INSTALL, "```"))
-
-
-EXTENSION = [
-    "cmake --fresh -S backend/examples/extension -B build/extension -G Ninja "
-    "\\\n"
-    '  -DCMAKE_PREFIX_PATH="$(python -P -c '
-    "'import torch_openreg; print(torch_openreg.cmake_prefix_path)')\"",
-    "cmake --build build/extension",
-    "python -P backend/examples/extension/use.py "
-    "build/extension/libextension.so",
-]
-
-
-def extension() -> str:
-    """The commands that build somebody else's library; the same test."""
-    return "\n".join(("```sh", *EXTENSION, "```"))
-
-
-class SharedObject(NamedTuple):
-    path: Path
-    duty: str
-
-
-def shared_objects() -> list[SharedObject]:
-    """The four, from Python down to the device."""
+def shared_objects() -> dict[Path, str]:
+    """The four, from Python down to the device, and what each is for."""
     from torch_openreg import _C
 
     stub = Path(_C.__file__)
-    lib = stub.parent / "lib"
-    return [
-        SharedObject(stub, "the door that Python opens"),
-        SharedObject(
-            lib / "libtorch_bindings.so",
-            "the runtime's functions as Python objects",
-        ),
-        SharedObject(
-            lib / "libtorch_openreg.so",
-            "everything PyTorch needs from a backend",
-        ),
-        SharedObject(lib / "libopenreg.so", "the emulated accelerator"),
-    ]
+    return {
+        stub.parent / "lib" / row.file if row.file else stub: row.duty
+        for row in rows("build.objects")
+    }
 
 
 def needs(path: Path, tag: str = "NEEDED") -> list[str]:
@@ -69,19 +32,19 @@ def needs(path: Path, tag: str = "NEEDED") -> list[str]:
 
 def objects() -> str:
     """The shared objects, each with what the loader must find for it."""
-    parts = shared_objects()
-    ours = {part.path.name for part in parts}
+    ours = {path.name for path in shared_objects()}
 
-    def row(part: SharedObject) -> tuple[str, ...]:
-        found = needs(part.path)
+    def row(path: Path, duty: str) -> tuple[str, ...]:
+        found = needs(path)
         theirs = [n for n in found if re.match(r"lib(torch|c10)", n)]
         return (
-            f"`{part.path.name.split('.')[0]}.so`",
-            part.duty,
+            f"`{path.name.split('.')[0]}.so`",
+            duty,
             code(n for n in found if n in ours) or "none",
-            code(needs(part.path, "RUNPATH")),
+            code(needs(path, "RUNPATH")),
             code(n for n in theirs if n not in ours) or "none",
         )
 
     head = "Object", "Duty", "Needs of ours", "Looks in"
-    return table((*head, "Needs of PyTorch"), map(row, parts))
+    body = (row(*part) for part in shared_objects().items())
+    return table((*head, "Needs of PyTorch"), body)

@@ -1,7 +1,5 @@
 """What the page about the last full run shows: its numbers, and the claims."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import claims

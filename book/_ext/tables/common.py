@@ -1,23 +1,39 @@
 """What the tables of several pages are made with."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from rows import Row, load, rows
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
     """A Markdown table. A bar inside a cell is escaped."""
     head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
+    lines = [head, ["---"] * len(head), *body]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
         for line in lines
     )
+
+
+def of_rows(name: str, **made: Callable[[Row], str]) -> str:
+    """The rows with this name, as `columns` of their file says: what stands
+    above each column, and the form of its cells, with what is made of a row."""
+    page, _, one = name.partition(".")
+    columns = load(page)["columns"]
+    columns = columns.get(one, columns)
+    shown = {k: form for k, form in columns.items() if isinstance(form, str)}
+    fields = set(re.findall(r"\{(\w+)", "".join(shown.values())))
+
+    def cells(row: Row) -> list[str]:
+        if lacks := fields - made.keys() - row.given - {"key", "mark"}:
+            where = row.id or f"{name}, in {vars(row)}"
+            raise LookupError(f"A row lacks {', '.join(lacks)}: {where}")
+        values = vars(row) | {key: make(row) for key, make in made.items()}
+        return [form.format_map(values) for form in shown.values()]
+
+    return table(shown, map(cells, rows(name)))
 
 
 def drawing(label: str, height: int, parts: Iterable[str]) -> str:

@@ -1,12 +1,11 @@
 """The tables of book/chapters/device.md."""
 
-from __future__ import annotations
-
 import ast
 import re
 from typing import NamedTuple
 
-from tables.common import ROOT, first_sentence, table
+from regions import ROOT
+from tables.common import first_sentence, table
 
 MODULES = (
     "backend/torch_openreg/openreg/_lazy.py",
@@ -17,54 +16,6 @@ READS = (
     "backend/torch_openreg/csrc/bindings.cpp",
     *MODULES,
 )
-
-
-class DevicePurpose(NamedTuple):
-    name: str
-    purpose: str
-    test: str
-
-
-DEVICE_PURPOSES = [
-    DevicePurpose(
-        "device_count",
-        "How many devices there are. It is asked before "
-        "anything is used, so it never raises: 0 is an answer, too.",
-        "test_runtime.py::test_without_devices_only_their_use_fails",
-    ),
-    DevicePurpose(
-        "current_device",
-        "Which device `openreg` means when no index is given. "
-        "A number that each thread has for itself.",
-        "test_runtime.py::test_each_thread_has_its_own_current_device",
-    ),
-    DevicePurpose(
-        "set_device",
-        "For the program's own choice. It checks the index.",
-        "test_runtime.py::test_set_device_takes_an_index_a_name_and_a_device",
-    ),
-    DevicePurpose(
-        "exchange_device",
-        "For a guard that will go back: sets a device and says "
-        "which one was current, in one step.",
-        "test_runtime.py::test_exchange_returns_the_device_that_was_current",
-    ),
-    DevicePurpose(
-        "maybe_exchange_device",
-        "The same where there may be no device to go to: "
-        "a negative index changes nothing.",
-        "test_runtime.py::"
-        "test_maybe_exchange_with_a_negative_index_changes_nothing",
-    ),
-]
-
-
-def device_purposes() -> str:
-    """What each of the five device functions is for."""
-    return table(
-        ("Function", "What it is for", "Test"),
-        ((f"`{f.name}`", f.purpose, f"`{f.test}`") for f in DEVICE_PURPOSES),
-    )
 
 
 def python_callers() -> dict[str, list[str]]:

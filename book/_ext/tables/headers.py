@@ -4,14 +4,13 @@ A comment belongs to the declarations right below it; one that stands alone
 introduces what follows. Nothing is told here that a header does not say.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from textwrap import indent
 from typing import NamedTuple
 
-from tables.common import ROOT, first_sentence, table
+from regions import ROOT
+from tables.common import first_sentence, table
 
 READS = (
     "backend/CMakeLists.txt",
@@ -219,43 +218,3 @@ def cpp_headers() -> str:
         return f"`<{installed_name(header)}>`", as_prose(about)
 
     return table(("Include", "What it has"), map(row, public_headers()))
-
-
-def cpp_address() -> str:
-    return reference("csrc/runtime/address.h")
-
-
-def cpp_allocator() -> str:
-    return reference("csrc/runtime/allocator.h")
-
-
-def cpp_device() -> str:
-    return reference("csrc/runtime/device.h")
-
-
-def cpp_event() -> str:
-    return reference("csrc/runtime/event.h")
-
-
-def cpp_generator() -> str:
-    return reference("csrc/runtime/generator.h")
-
-
-def cpp_host_allocator() -> str:
-    return reference("csrc/runtime/host_allocator.h")
-
-
-def cpp_launch() -> str:
-    return reference("csrc/runtime/launch.h")
-
-
-def cpp_stream() -> str:
-    return reference("csrc/runtime/stream.h")
-
-
-def cpp_wait() -> str:
-    return reference("csrc/runtime/wait.h")
-
-
-def cpp_openreg() -> str:
-    return reference("device/openreg.h")

@@ -1,20 +1,12 @@
 """The tables of book/reference/interfaces.md."""
 
-from __future__ import annotations
-
 import re
-from typing import NamedTuple
 
-from tables.common import ROOT, code, table
-from tables.generator import GENERATOR_METHODS
-from tables.guard import GUARD_METHODS
-from tables.hooks import HOOKS_HIGH, HOOKS_LOW, HOOKS_OWN
-from tables.memory import (
-    ALLOCATOR_METHODS,
-    CACHE_METHODS,
-    HOST_METHODS,
-)
+from regions import ROOT
+from rows import Row, rows
+from tables.common import code, of_rows, table
 from tables.virtuals import (
+    INTERFACES,
     default,
     include_folder,
     methods,
@@ -22,93 +14,35 @@ from tables.virtuals import (
     provided,
 )
 
-READS = ("backend/csrc/**/*.cpp",)
+READS = ("backend/csrc/**/*.cpp", "book/rows/*.toml")
 
 
-class Said(NamedTuple):
-    """What the book says of a method: where, or in a sentence, and its test."""
-
-    where: str
-    test: str
-
-
-# An interface -> what is said of each of its methods.
-SAID = {
-    "hooks": {
-        row.method: Said(f"[listing](#{row.region})", row.test)
-        for row in (*HOOKS_HIGH, *HOOKS_LOW, *HOOKS_OWN)
-    },
-    "guard": {
-        row.name: Said(f"[listing](#{row.region})", row.test)
-        for row in GUARD_METHODS
-    },
-    "allocator": {
-        row.name: Said(row.ours, row.test) for row in ALLOCATOR_METHODS
-    },
-    "host allocator": {
-        row.name: Said(row.ours, row.test) for row in HOST_METHODS
-    },
-    "host cache": {row.name: Said(row.ours, row.test) for row in CACHE_METHODS},
-    "generator": {
-        row.name: Said(f"[listing](#{row.region})", row.test)
-        for row in GENERATOR_METHODS
-    },
-}
-
-
-def interface(key: str) -> str:
+def interface(name: str) -> str:
     """Every method of an interface, in the order of PyTorch's headers."""
-    ours, theirs = overrides(key), provided(key)
+    ours, theirs = overrides(name), provided(name)
+    told = {row.key: row for row in said(name)}
 
-    def row(name: str) -> tuple[str, ...]:
-        said = SAID[key][name]
-        by = "PyTorch's cache" if name in theirs else "not overridden"
+    def row(method: str) -> tuple[str, ...]:
+        by = "PyTorch's cache" if method in theirs else "not overridden"
+        where = getattr(told[method], "region", "")
         return (
-            f"`{name}`",
-            default(every[name]),
-            f"`{ours[name]}`" if name in ours else by,
-            said.where,
-            f"`{said.test}`{{.said}}",
+            f"`{method}`{told[method].mark}",
+            default(every[method]),
+            f"`{ours[method]}`" if method in ours else by,
+            f"[listing](#{where})" if where else told[method].ours,
         )
 
-    every = methods(key)
-    head = "Method", "Left out, it ...", "Here", "How", "Test"
-    return table(head, map(row, every))
+    every = methods(name)
+    return table(("Method", "Left out, it ...", "Here", "How"), map(row, every))
 
 
-def interface_hooks() -> str:
-    return interface("hooks")
+def said(name: str) -> list[Row]:
+    """What the book says of the methods of an interface, on other pages."""
+    places = INTERFACES[name].rows
+    return [row for place in places for row in rows(place)]
 
 
-def interface_guard() -> str:
-    return interface("guard")
-
-
-def interface_allocator() -> str:
-    return interface("allocator")
-
-
-def interface_host_allocator() -> str:
-    return interface("host allocator")
-
-
-def interface_host_cache() -> str:
-    return interface("host cache")
-
-
-def interface_generator() -> str:
-    return interface("generator")
-
-
-# What registers something, and where PyTorch defines it.
-MACROS = {
-    "C10_REGISTER_GUARD_IMPL": "c10/core/impl/DeviceGuardImplInterface.h",
-    "REGISTER_HOST_ALLOCATOR": "ATen/core/CachingHostAllocator.h",
-    "REGISTER_PRIVATEUSE1_DISPATCH": "ATen/native/DispatchStub.h",
-    "KERNEL_PRIVATEUSEONE": "ATen/autocast_mode.h",
-    "TORCH_LIBRARY": "torch/library.h",
-    "TORCH_LIBRARY_IMPL": "torch/library.h",
-}
+MACROS = {row.name: row.header for row in rows("interfaces.macro")}
 REGISTERS = re.compile(
     r"^ *((?:C10_)?REGISTER_\w+|KERNEL_\w+|TORCH_LIBRARY\w*)\(", re.M
 )
@@ -134,10 +68,8 @@ def macro(name: str) -> str:
 def interface_macros() -> str:
     """The macros that register, as PyTorch defines them."""
     used = macros_used()
-    return table(
-        ("Macro", "Header", "Here"),
-        (
-            (f"`{macro(name)}`", f"`{header}`", code(sorted(used[name])))
-            for name, header in MACROS.items()
-        ),
+    return of_rows(
+        "interfaces.macro",
+        defined=lambda row: macro(row.name),
+        used=lambda row: code(sorted(used[row.name])),
     )

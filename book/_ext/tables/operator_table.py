@@ -1,29 +1,20 @@
 """The tables of book/reference/operators.md."""
 
-from __future__ import annotations
-
 import functools
-import importlib
+import random
 import re
-import sys
+import warnings
 from collections.abc import Callable
 from fnmatch import fnmatch
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tables.common import ROOT, code, table
+from rows import rows
+from tables.common import code, of_rows, table
 from tables.dispatcher import REFUSED, is_boxed
 
-READS = ("backend/tests/*.py",)
-
-
-def test_module(name: str) -> Any:
-    """A module of backend/tests, which pytest may have imported already."""
-    folder = str(ROOT / "backend" / "tests")
-    if folder not in sys.path:  # its modules import each other
-        sys.path.append(folder)
-    return importlib.import_module(name)
-
+READS = ("book/rows/operators_known.toml",)
+DTYPES = ["float32", "float64", "bfloat16", "int64", "bool", "complex64"]
 
 # What runs for an operator of ATen: a letter, and what it means.
 LETTERS = {
@@ -93,19 +84,33 @@ def watch(call: Callable[[], Any]) -> dict[str, str]:
     return seen
 
 
+@functools.cache
+def entries() -> dict[str, Any]:
+    """PyTorch's operator database, by the names of its entries."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)  # hypothesis is optional
+        from torch.testing._internal.common_methods_invocations import op_db
+    # That import forbids to set torch.backends.* for the rest of the process.
+    torch.backends.__allow_nonbracketed_mutation_flag = True  # type: ignore[attr-defined]
+    return {f"{x.name}.{x.variant_test_name}".rstrip("."): x for x in op_db}
+
+
 def called(entry: str, dtype: Any) -> dict[str, str]:
     """The operators of the first sample of an entry that runs any."""
-    from torch.utils._pytree import tree_map
+    import torch
 
-    operators = test_module("_operators")
-    op = operators.ENTRIES[entry]
-    with operators.by_the_book():
-        for sample in islice(operators.samples(op, dtype, "forward"), 12):
-            ((call, arguments),) = operators.calls(op, "forward", sample)
-            moved = tree_map(operators.Mover("openreg"), arguments)
-            run = functools.partial(operators.on_host_again(entry, call), moved)
+    op = entries()[entry]
+    torch.manual_seed(0)
+    random.seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        samples = op.sample_inputs_func(op, "openreg", dtype, False)
+        for sample in islice(samples, 12):
+            run = functools.partial(op, sample.input, *sample.args)
             try:
-                if ran := watch(run):
+                if ran := watch(functools.partial(run, **sample.kwargs)):
                     return ran
             except (AssertionError, RuntimeError):
                 continue  # refused, as test_operator_database.py compares
@@ -116,9 +121,8 @@ def look(entry: str) -> Row | None:
     """A row, or nothing for an entry that has none of the table's dtypes."""
     import torch
 
-    operators = test_module("_operators")
-    has = operators.ENTRIES[entry].dtypes
-    dtypes = [d for d in operators.DTYPES if getattr(torch, d) in has]
+    has = entries()[entry].dtypes
+    dtypes = [d for d in DTYPES if getattr(torch, d) in has]
     if not dtypes:
         return None
     ran = called(entry, getattr(torch, dtypes[0]))
@@ -136,51 +140,34 @@ FAMILIES = {
 
 
 @functools.cache
-def rows(family: str) -> list[Row]:
+def family(name: str) -> list[Row]:
     """The rows of a family; "other" has what no family has."""
     found = []
-    for entry in sorted(test_module("_operators").ENTRIES):
+    for entry in sorted(entries()):
         mine = next((f for f in FAMILIES if re.match(FAMILIES[f], entry)), None)
-        if (mine or "other") == family and (row := look(entry)):
+        if (mine or "other") == name and (row := look(entry)):
             found.append(row)
     return found
 
 
 def show(row: Row) -> tuple[str, ...]:
-    dtypes = test_module("_operators").DTYPES
-    letters = [(row.tier or "h") if d in row.dtypes else "·" for d in dtypes]
+    letters = [(row.tier or "h") if d in row.dtypes else "·" for d in DTYPES]
     more = len(row.operators) - 3
     names = " ".join(f"`{name}`" for name in row.operators[:3])
-    known = any(fnmatch(row.entry, line.operator) for line in known_lines())
+    known = rows("operators_known.known")
+    listed = any(
+        fnmatch(row.entry, o) for line in known for o in line.operators
+    )
     return (
-        f"`{row.entry}`" + " *" * known,
+        f"`{row.entry}`" + " *" * listed,
         f"`{''.join(letters)}`",
         names + f" and {more} more" * (more > 0),
     )
 
 
-def known_lines() -> list[Any]:
-    return test_module("operators_known").KNOWN
-
-
-def family_table(family: str) -> str:
-    return table(("Entry", "Dtypes", "Runs"), map(show, rows(family)))
-
-
-def entries_nn() -> str:
-    return family_table("nn")
-
-
-def entries_linear() -> str:
-    return family_table("linear")
-
-
-def entries_special() -> str:
-    return family_table("special")
-
-
-def entries_other() -> str:
-    return family_table("other")
+def database(name: str) -> str:
+    """What runs for each entry of a family."""
+    return table(("Entry", "Dtypes", "Runs"), map(show, family(name)))
 
 
 def operator_tiers() -> str:
@@ -199,12 +186,7 @@ def operator_tiers() -> str:
 
 
 def known_differences() -> str:
-    """The list of backend/tests/operators_known.py, one row a reason."""
-    entries: dict[tuple[str, ...], list[str]] = {}
-    for line in known_lines():
-        rest = (line.kinds, line.dtypes, line.says, line.reason)
-        entries.setdefault(rest, []).append(line.operator)
-    return table(
-        ("Entry", "Asked", "Dtypes", "Differs", "PyTorch's limit"),
-        ((code(names), *rest) for rest, names in entries.items()),
+    """What is not as on the CPU, one row a reason."""
+    return of_rows(
+        "operators_known.known", entries=lambda row: code(row.operators)
     )

@@ -1,15 +1,14 @@
 """The tables of book/chapters/performance.md: what `nox -s bench` kept."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
-from tables.common import ROOT, table
+from rows import FOLDER
+from tables.common import table
 
-READS = ("book/_ext/tables/performance.json",)
+READS = ("book/rows/performance.json",)
 
-RECORD = ROOT / "book" / "_ext" / "tables" / "performance.json"
+RECORD = FOLDER / "performance.json"
 
 
 def recorded() -> dict[str, Any]:

@@ -1,57 +1,14 @@
 """The tables of book/chapters/pool.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch.openreg.testing import Gate
 
-from tables.common import drawing, table
+from rows import load
+from tables.common import drawing
 
-POOL_CALLS = {
-    "orGetAddressSpace": "Where device addresses begin, to find a block by its "
-    "own.",
-    "orMalloc": "Memory of the current device. Being full has a code of its "
-    "own, `orErrorMemoryAllocation`.",
-    "orFree": "Gives it back. Here no work uses it any more.",
-    "orGetDevice": "The current device, to come back to.",
-    "orSetDevice": "Another one, for as long as a call takes.",
-    "orStreamGetDevice": "The device of a stream.",
-    "orStreamQuery": "Whether all its work is done.",
-    "orStreamSynchronize": "Waits for that.",
-    "orDeviceSynchronize": "Waits for all streams of the current device.",
-    "orEventCreate": "An event of the current device, without timing.",
-    "orEventRecord": "Marks what the stream has been given so far.",
-    "orEventQuery": "Whether that is done.",
-    "orGetLastError": "Forgets an error that was dealt with; nothing, where "
-    "your runtime keeps none.",
-    "orThreadHasTurn": "Return 0: [turns](#where-the-host-computes) are "
-    "openreg's.",
-}
-
-
-def pool_calls() -> str:
-    """What pool.cpp asks of the device."""
-    return table(
-        ("Call", "What the pool wants"),
-        ((f"`{name}`", wanted) for name, wanted in POOL_CALLS.items()),
-    )
-
-
-# Run line by line; until `gate` opens, it holds the stream `side`.
-POOL_PROGRAM = """\
-x = empty(4)
-y = empty(8)
-del x
-z = empty(3)
-y.record_stream(side); del y
-gate.open(); side.synchronize()
-w = empty(10)
-del z, w
-torch.openreg.empty_cache()
-"""
 MIB = 1 << 20
 BLOCK_STATES = {"active_pending_free": "waiting", "inactive": "free"}
 
@@ -92,7 +49,7 @@ def pool_history() -> list[tuple[str, list[Drawn]]]:
     history = []
     # A stream's blocks are its own, so what is there already does not count.
     with torch.openreg.stream(torch.openreg.Stream()):
-        for line in POOL_PROGRAM.splitlines():
+        for line in load("pool")["program"].splitlines():
             exec(line, names)
             found = [
                 block

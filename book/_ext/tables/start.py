@@ -1,10 +1,8 @@
 """What book/start.md prints of other files."""
 
-from __future__ import annotations
-
 import re
 
-from tables.common import ROOT
+from regions import ROOT
 
 READS = ("README.md", "noxfile.py")
 

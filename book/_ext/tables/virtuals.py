@@ -1,7 +1,5 @@
 """The interfaces that a backend derives from, read from PyTorch's headers."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import re
@@ -9,66 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tables.common import ROOT
+from regions import ROOT
+from rows import rows
 
 RUNTIME = ROOT / "backend" / "csrc" / "runtime"
-
-
-class Interface(NamedTuple):
-    """Classes of PyTorch, the base first, that one class of ours derives from.
-
-    A method that is declared again has the default of the last one.
-    """
-
-    classes: tuple[tuple[str, str], ...]  # header below include, class
-    ours: str  # where we derive from it, below backend/csrc/runtime
-    between: str = ""  # a class of the last header that overrides for us
-
-
-CACHE = "ATen/core/CachingHostAllocator.h"
-ANY_ALLOCATOR = ("c10/core/Allocator.h", "Allocator")
-INTERFACES = {
-    "hooks": Interface(
-        (
-            (
-                "ATen/detail/AcceleratorHooksInterface.h",
-                "AcceleratorHooksInterface",
-            ),
-            (
-                "ATen/detail/PrivateUse1HooksInterface.h",
-                "PrivateUse1HooksInterface",
-            ),
-        ),
-        "hooks.cpp",
-    ),
-    "guard": Interface(
-        (
-            (
-                "c10/core/impl/DeviceGuardImplInterface.h",
-                "DeviceGuardImplInterface",
-            ),
-        ),
-        "guard.cpp",
-    ),
-    "allocator": Interface(
-        (
-            ANY_ALLOCATOR,
-            ("c10/core/CachingDeviceAllocator.h", "DeviceAllocator"),
-        ),
-        "allocator.cpp",
-    ),
-    "host allocator": Interface(
-        (ANY_ALLOCATOR, (CACHE, "HostAllocator")),
-        "host_allocator.cpp",
-        between="CachingHostAllocatorInterface",
-    ),
-    "host cache": Interface(
-        ((CACHE, "CachingHostAllocatorImpl"),), "host_allocator.cpp"
-    ),
-    "generator": Interface(
-        (("c10/core/GeneratorImpl.h", "GeneratorImpl"),), "generator.cpp"
-    ),
-}
+READS = ("book/rows/interfaces.toml",)
+INTERFACES = {row.name: row for row in rows("interfaces.interface")}
 
 
 class Method(NamedTuple):
@@ -168,7 +112,7 @@ def methods(
     An older PyTorch may lack a header or a class.
     """
     found: dict[str, Method] = {}
-    for header, name in INTERFACES[key].classes:
+    for header, name in map(str.split, INTERFACES[key].classes):
         path = (include or include_folder()) / header
         text = path.read_text("utf-8") if path.exists() else ""
         if missing_ok and not definition(text, name):
@@ -197,7 +141,8 @@ def provided(key: str) -> set[str]:
     interface = INTERFACES[key]
     if not interface.between:
         return set()
-    text = (include_folder() / interface.classes[-1][0]).read_text("utf-8")
+    header, _ = interface.classes[-1].split()
+    text = (include_folder() / header).read_text("utf-8")
     return set(virtual_methods(text, interface.between))
 
 
