@@ -129,6 +129,7 @@ INDEXING = {
 }
 
 
+@pytest.mark.proves("messages.indices-on-another-device")
 @pytest.mark.parametrize("device", ["cpu", "openreg:1"])
 @pytest.mark.parametrize("way", INDEXING)
 def test_an_index_elsewhere_is_refused_as_pytorch_does(
