@@ -218,6 +218,9 @@ def pytest_configure(config: pytest.Config) -> None:
     _session.begin(config)
 
 
+pytest_configure_node = pytest.hookimpl(optionalhook=True)(_session.await_exit)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--accept", action="store_true", help="write what examples print"

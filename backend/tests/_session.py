@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,14 @@ def begin(config: pytest.Config) -> None:
     # a second later: so each that counts says so.
     if hasattr(config, "workerinput") and COUNTING in os.environ:
         _counting[COUNTING] = os.environ.pop(COUNTING)
+
+
+def await_exit(node: Any) -> None:
+    """Lets a worker write at its exit what ran, however busy the machine is.
+
+    After pytest-xdist's ten seconds it would be killed, and have run nothing.
+    """
+    node.nodemanager.EXIT_TIMEOUT = 600
 
 
 def counting() -> dict[str, str]:

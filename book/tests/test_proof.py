@@ -425,3 +425,28 @@ def test_the_program_s_exit_status_is_its_verdict(tmp_path: Path) -> None:
         (folder / "tests.xml").write_text("<testsuites />")
         assert run("nowhere") == verdict
         assert (folder / "proof.json").exists() == (not verdict[0])
+
+
+def test_a_worker_that_exits_slowly_is_waited_for(tmp_path: Path) -> None:
+    """Where pytest-xdist, by itself, would not wait at all."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(
+        "import atexit, os, pathlib, time\n"
+        "from _session import await_exit as pytest_configure_node\n"
+        "from xdist.workermanage import NodeManager\n"
+        "NodeManager.EXIT_TIMEOUT = 0.01\n"
+        "def leave():\n"
+        "    time.sleep(0.5)\n"
+        "    pathlib.Path('left').touch()\n"
+        "if 'PYTEST_XDIST_WORKER' in os.environ:\n"
+        "    atexit.register(leave)\n"
+    )
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-n1"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    assert (tmp_path / "left").exists()
