@@ -1,14 +1,29 @@
-"""Pages that are no part of the book run as its own; drawings taken apart."""
+"""Pages that are no part of the book run as its own; drawings taken apart.
+
+The texts of samples stand in files.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from sybil import Document
 
 import conftest
+
+
+def text_of(file: str) -> str:
+    return (Path(__file__).parent / "samples" / file).read_text("utf-8")
+
+
+def samples(name: str) -> dict[str, Any]:
+    """What a test is made from: texts, which read as they are."""
+    return tomllib.loads(text_of(f"{name}.toml"))
 
 
 def failures(page: str, text: str) -> Iterator[AssertionError]:

@@ -7,54 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from _pages import failures
+from _pages import failures, samples
 
 import accept
 import conftest
 
-BEFORE_AND_AFTER = {
-    "an output": (
-        "```python\nprint(1)\n```\n\n```output\n2\n3\n```\nText.\n",
-        "```python\nprint(1)\n```\n\n```output\n1\n```\nText.\n",
-    ),
-    "an output that is missing": (
-        "```python\nprint(1)\n```\nText.\n",
-        "```python\nprint(1)\n```\n\n```output\n1\n```\nText.\n",
-    ),
-    "an output that is gone": (
-        "```python\nx = 1\n```\n\n```output\n1\n```\nText.\n",
-        "```python\nx = 1\n```\nText.\n",
-    ),
-    "two outputs": (
-        "```python\nprint(1)\n```\n\n```output\n2\n3\n```\nText.\n"
-        "```python\nprint(4)\n```\n\n```output\n5\n```\n",
-        "```python\nprint(1)\n```\n\n```output\n1\n```\nText.\n"
-        "```python\nprint(4)\n```\n\n```output\n4\n```\n",
-    ),
-    "an output in a list": (
-        "- x\n\n  ```python\n  print('1\\n\\n2')\n  ```\n\n"
-        "  ```output\n  2\n  ```\n",
-        "- x\n\n  ```python\n  print('1\\n\\n2')\n  ```\n\n"
-        "  ```output\n  1\n\n  2\n  ```\n",
-    ),
-    "a session": (
-        "```python\n>>> 1\n2\n3\n>>> x = [\n... 3]\n"
-        ">>> x[0]\n>>> 'abc'\n'a...'\n```\n",
-        "```python\n>>> 1\n1\n>>> x = [\n... 3]\n"
-        ">>> x[0]\n3\n>>> 'abc'\n'a...'\n```\n",
-    ),
-    "an error": (
-        "```python\n>>> 1 / 0\n1\n```\n",
-        "```python\n>>> 1 / 0\nTraceback (most recent call last):\n...\n"
-        "ZeroDivisionError: division by zero\n```\n",
-    ),
-    "commands": (
-        "```console\n$ cat <<END\n> a\n> END\nb\n"
-        "$ echo xyz\nx...\n$ true\nz\n```\n",
-        "```console\n$ cat <<END\n> a\n> END\na\n"
-        "$ echo xyz\nx...\n$ true\n```\n",
-    ),
-}
+CHANGES = samples("accept")
 
 
 def run(page: Path) -> list[accept.Edit]:
@@ -67,13 +25,12 @@ def run(page: Path) -> list[accept.Edit]:
     return edits
 
 
-@pytest.mark.parametrize("name", BEFORE_AND_AFTER)
+@pytest.mark.parametrize("name", CHANGES)
 def test_what_is_printed_is_written(name: str, tmp_path: Path) -> None:
-    before, after = BEFORE_AND_AFTER[name]
     page = tmp_path / "page.md"
-    page.write_text(before)
+    page.write_text(CHANGES[name]["before"])
     assert accept.write(run(page)) == [str(page)]
-    assert page.read_text() == after
+    assert page.read_text() == CHANGES[name]["after"]
     assert run(page) == []
 
 

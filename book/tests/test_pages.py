@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from _pages import samples
 from sybil import Document, Example
 from sybil.example import SybilFailure
 
@@ -50,30 +51,13 @@ def console(body: str) -> str:
 
 
 PYTHON = Path(sys.executable).with_name("python")
+
+
 GOOD = {
-    "program": python("print(40 + 2)", "42"),
-    "silent program": python("x = 1"),
-    "names carry on": python("x = 6") + python("print(x * 7)", "42"),
-    "varies": python("print(object())", "<object object at 0x...>"),
-    "annotations": python(
-        "def f(x: int): ...\nprint(f.__annotations__)", "{'x': <class 'int'>}"
-    ),
-    "session": python(">>> 40 + 2\n42"),
-    "error": python(
-        ">>> 1 / 0\nTraceback (most recent call last):\n...\n"
-        "ZeroDivisionError: division by zero"
-    ),
-    "command": console("$ echo one; echo two >&2\none\ntwo"),
-    "two commands": console("$ printf a\na\n$ echo b\nb"),
-    "output like a prompt": console("$ echo a; echo '> b'\na\n> b"),
-    "here document": console("$ cat > f <<END\n> a\n> END\n$ cat f\na"),
-    "one folder a page": console("$ ls -A\n$ echo a > f")
-    + console("$ cat f\na"),
-    "expected failure": console('$ false || echo "exit $?"\nexit 1'),
-    "root": console("$ ls $REPO/noxfile.py\n/...noxfile.py"),
+    **samples("pages")["good"],
     "interpreter": console(f"$ command -v python\n{PYTHON}"),
-    "a reader's desk": console("$ echo ${CI-none}\nnone"),
 }
+BAD = samples("pages")["bad"]
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
@@ -85,46 +69,11 @@ def test_runs(
     run(text, namespace)
 
 
-BAD = {
-    "output elsewhere": (
-        python("print(1)") + "\nText.\n\n```output\n1\n```\n",
-        "The printed text differs",
-    ),
-    "wrong output": (python("print(1)", "2"), "The printed text differs"),
-    "prints what is not shown": (
-        python("print(1)"),
-        "The printed text differs",
-    ),
-    "shows what is not printed": (python("1", "1"), "The printed text differs"),
-    "wrong answer": (python(">>> 1\n2"), "line 2"),
-    "error of another kind": (
-        python(
-            ">>> {}[1]\nTraceback (most recent call last):\n...\nValueError"
-        ),
-        "KeyError: 1",
-    ),
-    "error that nobody expects": (python(">>> {}[1]\n1"), "KeyError: 1"),
-    "error with another message": (
-        python(
-            ">>> {}[1]\nTraceback (most recent call last):\n...\nKeyError: 2"
-        ),
-        "KeyError: 1",
-    ),
-    "second command says else": (console("$ true\n$ echo b\nc"), "$ echo b"),
-    "command says else": (console("$ echo a\nb"), "$ echo a"),
-    "command says more": (console("$ echo a; echo b\na"), "$ echo a; echo b"),
-    "command fails": (console("$ exit 3"), "status 3"),
-    "pipe fails": (console("$ false | cat"), "status 1"),
-    "unset variable": (console("$ echo $NOPE\n..."), "status 1"),
-    "stops half way": (console("$ false\n$ echo b\nb"), "status 1"),
-}
-
-
-@pytest.mark.parametrize(("text", "says"), BAD.values(), ids=BAD)
-def test_fails(text: str, says: str, namespace: dict[str, Any]) -> None:
+@pytest.mark.parametrize("sample", BAD)
+def test_fails(sample: str, namespace: dict[str, Any]) -> None:
     with pytest.raises(SybilFailure) as failure:
-        run(text, namespace)
-    assert says in str(failure.value)
+        run(BAD[sample]["text"], namespace)
+    assert BAD[sample]["says"] in str(failure.value)
 
 
 def test_an_example_stands_in_its_line(namespace: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from _pages import samples
 from sybil import Document
 
 import claims
@@ -12,6 +13,8 @@ import regions
 import rows
 
 PAGES = regions.read_pages()
+SAMPLES = samples("rules")
+MARKERS, FENCES = SAMPLES["markers"], SAMPLES["fences"]
 
 GOOD = "// [copy-strided] A copy that strides.\nint x;\n// [/copy-strided]\n"
 COPY = "backend/csrc/aten/copy.cpp"
@@ -50,71 +53,16 @@ def test_a_good_book_breaks_no_rule() -> None:
     assert regions.check({COPY: longest}, {PAGE: page}) == []
 
 
-MARKERS = {
-    "[copy-a] is never closed": "// [copy-a] A.\nint x;\n",
-    "closes what is not open": "int x;\n// [/copy-a]\n",
-    "opens inside": "// [copy-a] A.\n// [copy-b] B.\nint x;\n// [/copy-b]\n",
-    "already at": GOOD + GOOD,
-    "must begin with 'copy-'": "// [view-a] A.\nint x;\n// [/view-a]\n",
-    "needs a sentence": "// [copy-a] No stop\nint x;\n// [/copy-a]\n",
-    "is empty": "// [copy-a] A.\n\n// [/copy-a]\n",
-    "has 41 lines": "// [copy-a] A.\n" + "int x;\n" * 41 + "// [/copy-a]\n",
-    "shown by no page": "// [copy-a] A.\nint x;\n// [/copy-a]\n",
-}
-
-
 @pytest.mark.parametrize("message", MARKERS)
 def test_a_bad_marker_is_named_with_its_place(message: str) -> None:
     wrong = regions.check({COPY: MARKERS[message]}, {PAGE: ""})
     assert any(message in w and w.startswith(f"{COPY}:") for w in wrong), wrong
 
 
-FENCES = {
-    "there is no region [copy-a]": show("copy-a"),
-    "names its region by both markers": "```{literalinclude} x.cpp\n```\n",
-    "stands in backend/csrc/aten/copy.cpp, not in x.cpp": show(
-        "copy-strided", "x.cpp"
-    ),
-    "is shown 2 times": SHOWN + SHOWN,
-    **{
-        f"{kind} is not typed into a page": f"```{kind}\nx\n```\n"
-        for kind in ("cpp", "c++", "c", "cmake", "toml")
-    },
-    "unknown kind of fence 'bash'": "```bash\nls\n```\n",
-    "unknown kind of fence ''": "```\nls\n```\n",
-    "unknown kind of fence '(indented)'": "Text\n\n    x = 1\n",
-    "unknown kind of fence '{listing}'": "```{listing} x\n```\n",
-    "unknown kind of fence 'yaml'": ":::{note}\n```yaml\na: 1\n```\n:::\n",
-    "'foo' after python means nothing": "```python foo\n1\n```\n",
-    "md fences stand in book/about": "````md\n```python\n```\n````\n",
-    "a text fence is not run": "```text\n>>> 1 + 1\n```\n",
-    "begins with a command": "```console\nls\n```\n",
-    "no example is skipped": "```python\n>>> f()  # doctest: +SKIP\n```\n",
-    "eval-rst is for autodoc": "```{eval-rst}\n.. note:: x\n```\n",
-    "output stands right below": "```python\n1\n```\nX.\n\n```output\n1\n```",
-    ">>> runs in a python fence": "Type >>> x\n",
-    "<pre is HTML": "<pre>int x;</pre>\n",
-    "was found in torch 2.12, but torch 2.13 is": "So it is (torch 2.12).\n",
-}
 PYPROJECT = {"pyproject.toml": 'dependencies = ["torch==2.13.0"]'}
 
 
-# Other ways to make the same mistakes.
-AGAIN = [
-    ("by both markers", show("copy-strided", end="copy-a")),
-    ("by both markers", SHOWN.replace("[/copy", "[copy")),
-    ("by both markers", SHOWN.replace(":end-before", ":lines: 1-2\n:end-at")),
-    ("a text fence is not run", "```text\nls:\n  $ ls\n```\n"),
-    ("no example is skipped", "```python\n>>> f()  # doctest:+SKIP\n```\n"),
-    ("eval-rst is for", "```{eval-rst}\n.. autofunction:: f\n\nx\n```\n"),
-    ("eval-rst is for", "```{eval-rst}\n.. autofunction:: f\n   x\n```\n"),
-    ("output stands right", "```output\n1\n```\n"),
-    ("output stands right", "```python\n>>> 1\n```\n\n```output\n1\n```\n"),
-    ("output stands right", "```console\n$ ls\n```\n\n```output\n1\n```\n"),
-    ("<code is HTML", "It says `x`, <code>int x;</code>, ``y``.\n"),
-    ("</div is HTML", ":::{note}\n</div>\n:::\n"),
-    ("was found in torch 2.12", "What you read holds for torch 2.12.\n"),
-]
+AGAIN = [(sample["says"], sample["page"]) for sample in SAMPLES["again"]]
 
 
 @pytest.mark.parametrize(("message", "page"), [*FENCES.items(), *AGAIN])
@@ -231,44 +179,15 @@ def test_what_was_printed_is_no_page(tmp_path: Path) -> None:
 
 
 EXAMPLE = "backend/examples/end.py"
-RUN = "```console\n$ python $REPO/backend/examples/end.py\nfatal\n```\n"
-PROGRAMS = {
-    "no `expect: ok`": [
-        ("x = 1\n", RUN, ""),
-        ("# expect: exit 0\n", RUN, ""),
-        ("x = 1  # expect: ok\n", RUN, ""),
-    ],
-    "no page and no test runs it": [
-        ("# expect: ok", "", 'f("friend.py")'),
-        ("# expect: ok", "", 'f("end.cpp")'),
-        ("# expect: ok", RUN.replace("console", "text"), ""),
-        ("# expect: ok", RUN.replace("end.py", "en.py"), ""),
-    ],
-    "no page shows its end": [
-        ("# expect: exit 3", RUN, ""),
-        ("# expect: build-error: other", RUN, ""),
-        ("# expect: build-error: fatal", RUN.replace("end", "en"), ""),
-    ],
-    "": [
-        ("# expect: ok", RUN, ""),
-        ("# expect: ok", RUN.replace("end.py", "*.py"), ""),
-        ("# expect: ok\n\n", "", 'f("end.py")'),
-        ("// expect: ok", "", 'f("end")'),
-        ("# expect: ok", "", "python in/end.py\n"),
-        ("# expect: build-error: fatal", RUN, ""),
-    ],
-}
 
 
-@pytest.mark.parametrize("message", PROGRAMS)
-def test_a_program_says_how_it_ends_and_is_run(message: str) -> None:
-    for text, page, test in PROGRAMS[message]:
-        tests = {"backend/tests/test_x.py": test}
-        wrong = list(
-            regions.check_examples({EXAMPLE: text}, {PAGE: page}, tests)
-        )
-        assert len(wrong) == bool(message), text
-        assert all(f"{EXAMPLE}: " in w and message in w for w in wrong), wrong
+def test_a_program_says_how_it_ends_and_is_run() -> None:
+    for sample in SAMPLES["programs"]:
+        text, says = sample["text"], sample["says"]
+        pages, tests = {PAGE: sample["page"]}, {"test_x.py": sample["test"]}
+        wrong = list(regions.check_examples({EXAMPLE: text}, pages, tests))
+        assert len(wrong) == bool(says), sample
+        assert all(f"{EXAMPLE}: " in w and says in w for w in wrong), wrong
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from _pages import text_of
 
 import regions
 import torch_openreg
@@ -12,51 +13,7 @@ from tables import headers
 BACKEND = regions.ROOT / "backend"
 EXPORTED = (BACKEND / "tests" / "exported_symbols.txt").read_text()
 
-HEADER = """#pragma once
-
-// About the header.
-
-namespace openreg {
-
-// [x-one] A caption.
-// Takes `n` and a thing_t.
-OPENREG_EXPORT int one(
-    int n);
-OPENREG_EXPORT extern int two;
-// [/x-one]
-
-// Not offered.
-int hidden();
-
-// Runs it.
-template <typename F>
-int run(F&& f) {
-  if (f) {
-    return f();
-  }
-
-  return 0;
-}
-
-// A guard.
-class Guard {
- public:
-  explicit Guard(int n)
-      : n_(n) {
-    lock(n_);
-  }
-
- private:
-  int n_;
-};
-
-// Checks.
-#define CHECK(call) \\
-  do {              \\
-  } while (0)
-
-}  // namespace openreg
-"""
+HEADER = text_of("header.h")
 
 
 def test_a_header_is_read_with_its_comments() -> None:
