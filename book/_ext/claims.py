@@ -2,8 +2,8 @@
 
 A page says {claim}`stream-order` after a sentence, and at least one test has
 the mark `@pytest.mark.proves("stream-order")`. A row of a table has a name with
-a dot, as in `proves("guard.exchangeDevice")`; a test that is made from all rows
-of a table says `proves("frontend.*")`.
+a dot, as in `proves("guard.exchangeDevice")`; a test that is made from the rows
+of a table says `proves("frontend.*")`, for those that no other test names.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ def find_tests(tests: Mapping[str, str]) -> dict[str, list[Test]]:
 def with_rows(
     proving: Mapping[str, list[Test]], known: Mapping[str, bool]
 ) -> dict[str, list[Test]]:
-    """The same with a pattern's rows in its place, if there are any."""
+    """The same with rows in place of a pattern: those that no test names."""
     found: dict[str, list[Test]] = {}
     for name, tests in proving.items():
-        for one in (matching(known, name) if "*" in name else []) or [name]:
+        meant = matching(known, name) if "*" in name else []
+        for one in [row for row in meant if row not in proving] or [name]:
             found.setdefault(one, []).extend(tests)
     return found
 
