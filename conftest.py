@@ -19,7 +19,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Generator, Iterator
-from itertools import pairwise
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ from sybil import Document, Example, Region, Sybil
 
 import accept
 import regions
+from torch_openreg import openreg
+from torch_openreg.openreg import fallback
+from torch_openreg.openreg.testing import Gate
 
 DONE = "(command done)\n"
 # Keys in a page's namespace that no example can name.
@@ -75,11 +78,23 @@ class Session(doctest.DocTestRunner):
         line = prompt.lineno + prompt.source.count("\n")
         self.answers.append((line, prompt.want, got))
 
-    def report_failure(self, out, test, example, got) -> None:
+    def report_failure(
+        self,
+        out: Any,
+        test: doctest.DocTest,
+        example: doctest.Example,
+        got: str,
+    ) -> None:
         self.note(example, got)
         super().report_failure(out, test, example, got)
 
-    def report_unexpected_exception(self, out, test, example, exc_info) -> None:
+    def report_unexpected_exception(
+        self,
+        out: Any,
+        test: doctest.DocTest,
+        example: doctest.Example,
+        exc_info: Any,
+    ) -> None:
         error = "".join(traceback.format_exception_only(*exc_info[:2]))
         self.note(example, f"Traceback (most recent call last):\n...\n{error}")
         super().report_unexpected_exception(out, test, example, exc_info)
@@ -165,7 +180,7 @@ def collect(document: Document) -> Iterator[Region]:
     """What runs on a page; the fences come from the Markdown parser itself."""
     ends = [0, *(i for i, char in enumerate(document.text, 1) if char == "\n")]
     fences = list(regions.find_fences(document.path, document.text))
-    for fence, after in pairwise([*fences, None]):
+    for fence, after in zip_longest(fences, fences[1:]):
         if fence.kind not in ("python", "console"):
             continue
         paired = (
@@ -184,11 +199,11 @@ def collect(document: Document) -> Iterator[Region]:
 
 def reset() -> None:
     """Tests and pages start alike: device 0, nothing pending or counted."""
-    for index in range(torch.openreg.device_count()):
-        torch.openreg.reset_device(index)
-        torch.openreg.set_stream(torch.openreg.default_stream(index))
-    torch.openreg.set_device(0)
-    torch.openreg.fallback.reset()
+    for index in range(openreg.device_count()):
+        openreg.reset_device(index)
+        openreg.set_stream(openreg.default_stream(index))
+    openreg.set_device(0)
+    fallback.reset()
     torch.manual_seed(0)
 
 
@@ -250,15 +265,15 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 
 
 @pytest.fixture
-def hold() -> Iterator[Callable[..., torch.openreg.testing.Gate]]:
+def hold() -> Iterator[Callable[..., Gate]]:
     """Holds a stream back, by default the current one, until its gate opens.
 
     A test that fails must not leave a gate closed: nothing would end.
     """
     gates = []
 
-    def close(stream: torch.Stream | None = None) -> torch.openreg.testing.Gate:
-        gates.append(torch.openreg.testing.Gate())
+    def close(stream: torch.Stream | None = None) -> Gate:
+        gates.append(Gate())
         gates[-1].hold(stream)
         return gates[-1]
 
@@ -268,8 +283,15 @@ def hold() -> Iterator[Callable[..., torch.openreg.testing.Gate]]:
 
 
 @pytest.fixture
-def side() -> Iterator[torch.openreg.Stream]:
+def side() -> Iterator[openreg.Stream]:
     """A stream that is not the default one, and current in the test."""
-    stream = torch.openreg.Stream()
-    with torch.openreg.stream(stream):
+    stream = openreg.Stream()
+    with openreg.stream(stream):
         yield stream
+
+
+@pytest.fixture
+def no_fallback() -> Iterator[None]:
+    """For tests of kernels that run on the device, or not at all."""
+    with fallback.forbid():
+        yield

@@ -25,6 +25,7 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
+from typing import NamedTuple
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(
     5
@@ -228,9 +229,17 @@ def memory_info():
     return available.value, total.value
 
 
+class Attributes(NamedTuple):
+    type: int
+    device: int
+    base: int
+    size: int
+
+
 def attributes(pointer):
+    """What the device itself says about an address."""
     found = result(PointerAttributes, "orPointerGetAttributes", pointer)
-    return found.type, found.device, found.base, found.size
+    return Attributes(found.type, found.device, found.base, found.size)
 
 
 def memcpy(dst, src, count, kind=DEFAULT):

@@ -14,6 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing._internal.optests import OpCheckError
 
 from _extension import load
+from _tensors import assert_same
 from torch_openreg.openreg.testing import Gate
 
 ops = torch.ops.openreg
@@ -32,7 +33,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def numbers(seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
+def drawn(seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
     torch.manual_seed(seed)
     return (torch.randn(2, 3, 4, 6) * 10).to(dtype)
 
@@ -41,17 +42,8 @@ def both(
     dtype: torch.dtype, layout: str, seed: int = 0
 ) -> tuple[Tensor, Tensor]:
     """A tensor on the CPU and its like on the device, of the same strides."""
-    x, y = numbers(seed, dtype), numbers(seed, dtype).to("openreg")
+    x, y = drawn(seed, dtype), drawn(seed, dtype).to("openreg")
     return LAYOUTS[layout](x), LAYOUTS[layout](y)
-
-
-def same(result: Tensor, expected: Tensor) -> bool:
-    return (
-        result.device.type == "openreg"
-        and result.dtype == expected.dtype
-        and result.stride() == expected.stride()
-        and torch.equal(result.cpu(), expected)
-    )
 
 
 ABS_DTYPES = [
@@ -69,7 +61,7 @@ ABS_DTYPES = [
 @pytest.mark.parametrize("dtype", ABS_DTYPES, ids=str)
 def test_abs_is_the_cpus(dtype: torch.dtype, layout: str) -> None:
     x, y = both(dtype, layout)
-    assert same(ops.custom_abs(y), x.abs())
+    assert_same(ops.custom_abs(y), x.abs())
     assert torch.equal(y.cpu(), x)
 
 
@@ -82,19 +74,19 @@ def test_swiglu_is_composed_of_the_cpus(
 ) -> None:
     (x, y), (gate, device_gate) = both(dtype, layout), both(dtype, layout, 1)
     expected = torch.mul(x, F.silu(gate), out=torch.empty_like(x))
-    assert same(ops.swiglu(y, device_gate), expected)
+    assert_same(ops.swiglu(y, device_gate), expected)
 
 
 def test_conjugate_and_negative_bits_are_resolved_first() -> None:
     x = torch.randn(5, dtype=torch.complex64)
     y = x.to("openreg").conj()
     assert y.is_conj()
-    assert same(ops.custom_abs(y), x.abs())
+    assert_same(ops.custom_abs(y), x.abs())
     negative = y.imag
     assert negative.is_neg()
     assert torch.equal(ops.custom_abs(negative).cpu(), x.imag.abs())
     x = -x.imag.contiguous()
-    assert same(ops.swiglu(negative, negative), x * F.silu(x))
+    assert_same(ops.swiglu(negative, negative), x * F.silu(x))
 
 
 @pytest.mark.parametrize("name", ["custom_abs", "swiglu"])

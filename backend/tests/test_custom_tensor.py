@@ -16,6 +16,7 @@ from torch.multiprocessing import reductions
 import _rows
 from _extension import load
 from _fresh import prints
+from _tensors import ascending
 
 SURVIVALS = _rows.read("storage")["survivals"]
 PLACES = "BackendMeta", "StorageImpl", "TensorImpl", "subclass"
@@ -24,12 +25,6 @@ PLACES = "BackendMeta", "StorageImpl", "TensorImpl", "subclass"
 @pytest.fixture(scope="module", autouse=True)
 def library() -> str:
     return load()
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.arange(
-        float(torch.Size(shape).numel()), device="openreg"
-    ).view(shape)
 
 
 class Tiled(torch.Tensor):
@@ -71,7 +66,7 @@ def sent(x: torch.Tensor) -> torch.Tensor:
 
 
 def make_meta() -> torch.Tensor:
-    return torch.ops.custom_tensor.tile(numbers(4, 4))
+    return torch.ops.custom_tensor.tile(ascending(4, 4))
 
 
 def make_storage() -> torch.Tensor:
@@ -85,8 +80,8 @@ def make_storage() -> torch.Tensor:
 MAKE = {
     "BackendMeta": make_meta,
     "StorageImpl": make_storage,
-    "TensorImpl": lambda: torch.ops.custom_tensor.wrap(numbers(4, 4)),
-    "subclass": lambda: numbers(4, 4).as_subclass(Tiled),
+    "TensorImpl": lambda: torch.ops.custom_tensor.wrap(ascending(4, 4)),
+    "subclass": lambda: ascending(4, 4).as_subclass(Tiled),
 }
 ASK = {
     "BackendMeta": lambda x: torch.ops.custom_tensor.is_tiled(x),
@@ -102,7 +97,7 @@ def survives(place: str) -> list[str]:
     for row in SURVIVALS:
         x = MAKE[place]()
         assert ASK[place](x)
-        assert not ASK[place](numbers(4, 4))
+        assert not ASK[place](ascending(4, 4))
         values = x.clone().cpu()
         y = eval(row["code"], globals(), {"x": x})
         letters.append("y" if ASK[place](y) else "n")
@@ -157,25 +152,25 @@ def test_tiling_is_undone_after_a_checkpoint() -> None:
         torch.ops.custom_tensor.tile,
         torch.ops.custom_tensor.untile,
     )
-    x = numbers(4, 6)
+    x = ascending(4, 6)
     assert tile(x)[0].tolist() == [0, 1, 6, 7, 2, 3]
     assert torch.equal(untile(tile(x)), x)
     for where in (None, "openreg:1"):
         assert untile(loaded(tile(x), where)).tolist() == x.tolist()
     with pytest.raises(RuntimeError, match="a matrix with even sides"):
-        tile(numbers(3, 4))
+        tile(ascending(3, 4))
 
 
 def test_the_fact_is_in_the_checkpoint_and_harms_nobody() -> None:
     tiled = make_meta()
     assert torch._C._get_tensor_metadata(tiled) == {"tiled": True}
-    assert torch._C._get_tensor_metadata(numbers(2)) == {}
+    assert torch._C._get_tensor_metadata(ascending(2)) == {}
     assert torch._C._get_tensor_metadata(torch.ones(1)) == {}
     assert torch.equal(loaded(tiled, "cpu"), tiled.cpu())
 
 
 def test_a_tensorimpl_of_ours_computes_and_trains() -> None:
-    x = torch.ops.custom_tensor.wrap(numbers(2, 2)).requires_grad_()
+    x = torch.ops.custom_tensor.wrap(ascending(2, 2)).requires_grad_()
     y = (x * x).sum()
     y.backward()
     assert y.item() == 14
@@ -188,7 +183,7 @@ def test_a_tensorimpl_of_ours_computes_and_trains() -> None:
 
 
 def test_a_wrapped_tensor_shares_the_memory() -> None:
-    x = numbers(2, 3)
+    x = ascending(2, 3)
     wrapped = torch.ops.custom_tensor.wrap(x.t())
     wrapped.zero_()
     assert not x.any()
@@ -245,7 +240,7 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_a_wrapper_subclass_lives_on_the_device(name: str) -> None:
     change, device = KEPT[name]
-    x = Scaled(numbers(4), 0.5)
+    x = Scaled(ascending(4), 0.5)
     assert (x + 1).tolist() == [1, 1.5, 2, 2.5]
     with torch.serialization.safe_globals([Scaled]):
         y = change(x)
@@ -257,7 +252,7 @@ def test_a_wrapper_subclass_lives_on_the_device(name: str) -> None:
 
 
 def test_a_subclass_without_new_empty_is_not_deep_copied() -> None:
-    x = numbers(2).as_subclass(type("Plain", (torch.Tensor,), {}))
+    x = ascending(2).as_subclass(type("Plain", (torch.Tensor,), {}))
     with pytest.raises(RuntimeError, match="types that implement new_empty"):
         copy.deepcopy(x)
     assert type(x.clone()).__name__ == "Plain"
@@ -265,7 +260,7 @@ def test_a_subclass_without_new_empty_is_not_deep_copied() -> None:
 
 def test_a_subclass_needs_a_word_to_be_loaded() -> None:
     file = io.BytesIO()
-    torch.save(numbers(2).as_subclass(Tiled), file)
+    torch.save(ascending(2).as_subclass(Tiled), file)
     file.seek(0)
     with pytest.raises(pickle.UnpicklingError, match="add_safe_globals"):
         torch.load(file)

@@ -131,7 +131,7 @@ def test_without_devices_addresses_are_zero_and_use_is_refused():
     code = """
     space = address_space()
     print(device_count(), *(getattr(space, name) for name, _ in space._fields_))
-    print(attributes(0x1000))
+    print(tuple(attributes(0x1000)))
     """
     printed = d.check_run(code, OPENREG_DEVICE_COUNT="0")
     assert printed == "0 0 0 0 0\n(0, -1, None, 0)\n"

@@ -282,7 +282,7 @@ def test_all_else_is_unregistered(host, pinned):
 def test_look_ups_before_the_first_use_find_nothing():
     code = """
     space = address_space()
-    print(attributes(8))
+    print(tuple(attributes(8)))
     for name, arguments in {
         "orPointerGetAttributes": [
             byref(PointerAttributes()), space.device_base],

@@ -7,10 +7,7 @@ import pytest
 import torch
 from torch.utils.dlpack import DLDeviceType, from_dlpack, to_dlpack
 
-
-def numbers(count: int, device: str = "openreg") -> torch.Tensor:
-    return torch.arange(float(count), device=device)
-
+from _tensors import ascending
 
 CAPSULES = {
     "to_dlpack": to_dlpack,
@@ -36,7 +33,7 @@ def test_a_capsule_is_the_same_memory(capsule, device: str) -> None:
 
 
 def test_a_capsule_keeps_its_memory() -> None:
-    x = numbers(1000)
+    x = ascending(1000)
     address = x.data_ptr()
     capsule = to_dlpack(x)
     del x
@@ -50,7 +47,7 @@ def test_a_capsule_keeps_its_memory() -> None:
     "dtype", [torch.bool, torch.int64, torch.float16, torch.bfloat16]
 )
 def test_a_capsule_keeps_the_dtype(dtype: torch.dtype) -> None:
-    x = numbers(3).to(dtype)
+    x = ascending(3).to(dtype)
     y = from_dlpack(to_dlpack(x))
     assert (y.dtype, y.tolist()) == (dtype, x.tolist())
 
@@ -73,7 +70,7 @@ def test_a_host_array_is_not_shared_with_the_device() -> None:
 
 @pytest.mark.proves("storage.dlpack.to_host")
 def test_a_capsule_for_the_host_is_a_copy() -> None:
-    x = numbers(3)
+    x = ascending(3)
     capsule = x.__dlpack__(dl_device=(DLDeviceType.kDLCPU, 0))
     y = from_dlpack(capsule)
     assert (str(y.device), y.tolist()) == ("cpu", [0, 1, 2])
@@ -86,7 +83,7 @@ UNKNOWN = "Unknown device type openreg for Dlpack"
 
 @pytest.mark.proves("storage.dlpack.device")
 def test_pytorch_does_not_say_the_device_of_a_tensor() -> None:
-    x = numbers(3)
+    x = ascending(3)
     for ask in (
         x.__dlpack_device__,
         lambda: torch.from_dlpack(x),
@@ -113,7 +110,7 @@ class Exporter:
 
 
 def test_an_object_that_says_its_device_is_taken() -> None:
-    x = numbers(3, "openreg:1")
+    x = ascending(3, device="openreg:1")
     y = torch.from_dlpack(Exporter(x))
     y.add_(1)
     assert (y.device, x.tolist()) == (x.device, [1, 2, 3])
@@ -124,7 +121,7 @@ def test_an_object_that_says_its_device_is_taken() -> None:
 
 @pytest.mark.proves("storage.dlpack.numpy")
 def test_a_library_without_the_device_takes_nothing() -> None:
-    x = numbers(3)
+    x = ascending(3)
     with pytest.raises(RuntimeError, match="Unsupported device in DLTensor"):
         np.from_dlpack(Exporter(x))
     assert x.tolist() == [0, 1, 2]
@@ -132,6 +129,6 @@ def test_a_library_without_the_device_takes_nothing() -> None:
 
 def test_what_a_capsule_cannot_say_is_refused() -> None:
     with pytest.raises(BufferError, match="require gradient"):
-        numbers(2).requires_grad_().__dlpack__()
+        ascending(2).requires_grad_().__dlpack__()
     with pytest.raises(BufferError, match="conjugate bit"):
-        (numbers(2) * 1j).conj().__dlpack__()
+        (ascending(2) * 1j).conj().__dlpack__()

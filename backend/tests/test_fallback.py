@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import pytest
 import torch
 
 import torch_openreg._C as _C
+from _tensors import ascending
 
 LIBRARY = "openreg_fallback_test"
 fallback = torch.openreg.fallback
+numbers = partial(ascending, first=1.0)
 
 
 def double_and_add(x, y):
@@ -97,11 +100,6 @@ def allow_all_afterwards():
 
 def ops():
     return getattr(torch.ops, LIBRARY)
-
-
-def numbers(*shape, device="openreg"):
-    count = torch.Size(shape).numel()
-    return torch.arange(1.0, 1 + count).reshape(shape).to(device)
 
 
 def on_both(work):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
-def numbers(*shape: int) -> Tensor:
+def with_gradient(*shape: int) -> Tensor:
     """Doubles on the device that want a gradient."""
     x = torch.randn(shape, dtype=torch.float64).to("openreg")
     return x.requires_grad_()
@@ -62,22 +62,19 @@ DIFFERENTIABLE: dict[str, tuple[Callable[..., Tensor], list[tuple]]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_operator_falls_back():
-    with torch.openreg.fallback.forbid():
-        yield
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_derivatives_are_those_of_finite_differences(name) -> None:
     function, shapes = DIFFERENTIABLE[name]
-    inputs = [numbers(*shape) for shape in shapes]
+    inputs = [with_gradient(*shape) for shape in shapes]
     assert torch.autograd.gradcheck(function, inputs)
     assert torch.autograd.gradgradcheck(function, inputs)
 
 
 def test_fused_attention_has_first_derivatives() -> None:
-    inputs = [numbers(1, 1, 3, 2) for _ in range(3)]
+    inputs = [with_gradient(1, 1, 3, 2) for _ in range(3)]
     attention = F.scaled_dot_product_attention
     assert "Overrideable" in attention(*inputs).grad_fn.name()
     assert torch.autograd.gradcheck(attention, inputs)
@@ -85,7 +82,7 @@ def test_fused_attention_has_first_derivatives() -> None:
 
 def test_a_fused_cell_has_first_derivatives() -> None:
     cell = nn.LSTMCell(2, 2, dtype=torch.float64, device="openreg")
-    x, h, c = numbers(2, 2), numbers(2, 2), numbers(2, 2)
+    x, h, c = with_gradient(2, 2), with_gradient(2, 2), with_gradient(2, 2)
     assert torch.autograd.gradcheck(lambda *s: cell(s[0], s[1:]), (x, h, c))
 
 
@@ -104,4 +101,4 @@ class Halved(torch.autograd.Function):
 
 def test_a_wrong_derivative_is_found() -> None:
     with pytest.raises(RuntimeError, match="Jacobian mismatch"):
-        torch.autograd.gradcheck(Halved.apply, numbers(3))
+        torch.autograd.gradcheck(Halved.apply, with_gradient(3))

@@ -2,43 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import torch_openreg._C
+from _device import HOST, attributes
 from _fresh import prints
 from torch_openreg.openreg.testing import Gate
-
-device_library = ctypes.CDLL(
-    str(Path(torch_openreg._C.__file__).parent / "lib" / "libopenreg.so")
-)
-
-
-class Attributes(ctypes.Structure):
-    _fields_ = [
-        ("type", ctypes.c_int),
-        ("device", ctypes.c_int),
-        ("base", ctypes.c_void_p),
-        ("size", ctypes.c_size_t),
-    ]
-
-
-def attributes(address: int) -> Attributes:
-    """What the device itself says about an address."""
-    answer = Attributes()
-    status = device_library.orPointerGetAttributes(
-        ctypes.byref(answer), ctypes.c_void_p(address)
-    )
-    assert status == 0
-    return answer
-
-
-HOST = 1
 
 
 @pytest.mark.proves(

@@ -22,7 +22,7 @@ def make(device: str, layout: torch.layout = torch.strided) -> Tensor:
     return torch.nested.nested_tensor(PARTS, device=device, layout=layout)
 
 
-def same(got: Tensor, expected: Tensor) -> None:
+def assert_same_parts(got: Tensor, expected: Tensor) -> None:
     """The same tensors in it, on the device."""
     assert got.device.type == "openreg"
     assert got.layout == expected.layout
@@ -46,14 +46,14 @@ def same(got: Tensor, expected: Tensor) -> None:
 def test_made_taken_apart_and_copied(layout: torch.layout) -> None:
     host, ours = make("cpu", layout), make("openreg:1", layout)
     assert ours.device == torch.device("openreg:1")
-    same(ours, host)
-    same(host.to("openreg"), host)
-    same(ours.to("openreg:0"), host)
-    same(ours.clone(), host)
+    assert_same_parts(ours, host)
+    assert_same_parts(host.to("openreg"), host)
+    assert_same_parts(ours.to("openreg:0"), host)
+    assert_same_parts(ours.clone(), host)
     assert ours.cpu().device.type == "cpu"
     for back, part in zip(ours.cpu().unbind(), PARTS, strict=True):
         assert torch.equal(back, part)
-    same(ours.double(), host.double())
+    assert_same_parts(ours.double(), host.double())
 
 
 def test_the_shapes_are_the_hosts() -> None:
@@ -117,7 +117,7 @@ def test_values_and_gradients_are_the_cpus(
         torch.nested.to_padded_tensor(y, 0.0).square().sum().backward()
         results.append((y.detach(), [leaf.grad for leaf in leaves]))
     (theirs, expected), (ours, gradients) = results
-    same(ours, theirs)
+    assert_same_parts(ours, theirs)
     for got, grad in zip(gradients, expected, strict=True):
         assert torch.equal(got.cpu(), grad)
 
@@ -129,9 +129,11 @@ def test_padding_goes_both_ways(layout: torch.layout) -> None:
     assert torch.equal(padded.cpu(), torch.nested.to_padded_tensor(host, -1.0))
     if layout == torch.strided:
         sizes = ours._nested_tensor_size()
-        same(torch.ops.aten._nested_from_padded(padded, sizes), host)
+        assert_same_parts(
+            torch.ops.aten._nested_from_padded(padded, sizes), host
+        )
         mask = padded[:, :, 0] >= 0
-        same(torch._nested_tensor_from_mask(padded, mask), host)
+        assert_same_parts(torch._nested_tensor_from_mask(padded, mask), host)
 
 
 def test_jagged_from_values_and_offsets() -> None:
@@ -139,7 +141,9 @@ def test_jagged_from_values_and_offsets() -> None:
     ours = torch.nested.nested_tensor_from_jagged(
         values.to("openreg"), offsets.to("openreg")
     )
-    same(ours, torch.nested.nested_tensor_from_jagged(values, offsets))
+    assert_same_parts(
+        ours, torch.nested.nested_tensor_from_jagged(values, offsets)
+    )
     assert ours.offsets().device.type == "openreg"
 
 
@@ -157,7 +161,7 @@ def test_attention_of_sequences_of_several_lengths(layout) -> None:
         y = x.transpose(1, 2)
         return F.scaled_dot_product_attention(y, y, y).transpose(1, 2)
 
-    same(attend("openreg"), attend("cpu"))
+    assert_same_parts(attend("openreg"), attend("cpu"))
 
 
 def test_an_encoder_packs_what_is_masked() -> None:
@@ -178,10 +182,10 @@ def test_dropout_draws_from_the_devices_generator() -> None:
     torch.manual_seed(3)
     expected = F.dropout(make("cpu"), 0.5)
     torch.manual_seed(3)
-    same(F.dropout(make("openreg"), 0.5), expected)
+    assert_same_parts(F.dropout(make("openreg"), 0.5), expected)
     torch.manual_seed(3)
     torch.rand(1)  # the host's generator is another one
-    same(F.dropout(make("openreg"), 0.5), expected)
+    assert_same_parts(F.dropout(make("openreg"), 0.5), expected)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
@@ -191,7 +195,7 @@ def test_saved_and_loaded(layout: torch.layout, tmp_path) -> None:
         [torch.nested._internal.nested_tensor._rebuild_njt]
     ):
         loaded = torch.load(tmp_path / "n.pt")
-    same(loaded, make("cpu", layout))
+    assert_same_parts(loaded, make("cpu", layout))
 
 
 def test_nothing_nested_is_nested() -> None:
@@ -214,7 +218,7 @@ def test_refusals_name_what_is_missing() -> None:
             ours + other
     with pytest.raises(RuntimeError, match="cannot pin 'openreg"):
         ours.pin_memory()
-    same(ours + ours, make("cpu") * 2)
+    assert_same_parts(ours + ours, make("cpu") * 2)
 
 
 def test_memory_of_the_buffer_goes_back() -> None:

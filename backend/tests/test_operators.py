@@ -12,23 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from _tensors import assert_same
+
 FALLBACK = torch.openreg.fallback
 
 
-@pytest.fixture(autouse=True)
-def no_operator_falls_back():
-    """Each test here is about kernels that run on the device."""
-    with FALLBACK.forbid():
-        yield
-
-
-def same(got: Tensor, expected: Tensor) -> None:
-    """Values, dtype, shape and strides are the CPU's, the device is ours."""
-    assert got.device.type == "openreg"
-    assert got.stride() == expected.stride()
-    torch.testing.assert_close(
-        got.cpu(), expected, rtol=0, atol=0, equal_nan=True
-    )
+pytestmark = pytest.mark.usefixtures("no_fallback")
 
 
 def pair(*shape: int, dtype: torch.dtype = torch.float32):
@@ -62,25 +51,25 @@ BINARY = {
 def test_binary_operators_promote_as_on_the_cpu(name, left, right) -> None:
     a, da = pair(4, 6, dtype=left)
     b, db = pair(4, 6, dtype=right)
-    same(BINARY[name](da, db), BINARY[name](a, b))
+    assert_same(BINARY[name](da, db), BINARY[name](a, b))
 
 
 @pytest.mark.parametrize("name", BINARY)
 def test_binary_operators_broadcast_and_keep_strides(name) -> None:
     a, da = pair(4, 6)
     b, db = pair(6, 4)
-    same(BINARY[name](da.t(), db), BINARY[name](a.t(), b))
-    same(BINARY[name](da.t(), db.t().t()), BINARY[name](a.t(), b))
-    same(BINARY[name](da, db[0, :1]), BINARY[name](a, b[0, :1]))
+    assert_same(BINARY[name](da.t(), db), BINARY[name](a.t(), b))
+    assert_same(BINARY[name](da.t(), db.t().t()), BINARY[name](a.t(), b))
+    assert_same(BINARY[name](da, db[0, :1]), BINARY[name](a, b[0, :1]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_numbers_and_host_scalars_mix_with_device_tensors(dtype) -> None:
     a, da = pair(4, 6, dtype=dtype)
-    same(da + 2, a + 2)
-    same(da * 0.1, a * 0.1)
-    same(3 - da, 3 - a)
-    same(da + torch.tensor(2.5), a + torch.tensor(2.5))
+    assert_same(da + 2, a + 2)
+    assert_same(da * 0.1, a * 0.1)
+    assert_same(3 - da, 3 - a)
+    assert_same(da + torch.tensor(2.5), a + torch.tensor(2.5))
 
 
 def test_relu_and_its_gradient() -> None:
@@ -88,8 +77,8 @@ def test_relu_and_its_gradient() -> None:
     device = host.detach().to("openreg").requires_grad_()
     torch.relu(host).sum().backward()
     torch.relu(device).sum().backward()
-    same(torch.relu(device).detach(), torch.relu(host).detach())
-    same(device.grad, host.grad)
+    assert_same(torch.relu(device).detach(), torch.relu(host).detach())
+    assert_same(device.grad, host.grad)
     with pytest.raises(RuntimeError, match="Boolean inputs not supported"):
         torch.relu(torch.ones(2, dtype=torch.bool, device="openreg"))
 
@@ -109,7 +98,7 @@ def test_views_write_through() -> None:
     expected.unfold(0, 2, 2)[0, 0, 0] = 7
     expected[:, ::2].select(1, 2).mul_(0).sub_(1)
     expected.diagonal().copy_(torch.full((4,), 3.0))
-    same(x, expected)
+    assert_same(x, expected)
 
 
 def test_complex_views_write_through() -> None:
@@ -145,7 +134,7 @@ def test_out_resizes_and_keeps_the_tensor() -> None:
     out = torch.empty(0, device="openreg")
     result = torch.mm(da, da.t(), out=out)
     assert result is out
-    same(out, a @ a.t())
+    assert_same(out, a @ a.t())
     again = out.data_ptr()
     torch.mm(da, da.t(), out=out)
     assert out.data_ptr() == again
@@ -186,13 +175,13 @@ def test_kernels_that_know_the_cpu_by_name_run_on_the_device() -> None:
     indices = torch.empty(0, dtype=torch.int64, device="openreg")
     torch.mode(host.to("openreg"), out=(values, indices))
     expected = torch.mode(host)
-    same(values, expected.values)
-    same(indices, expected.indices)
+    assert_same(values, expected.values)
+    assert_same(indices, expected.indices)
     z = torch.tensor([1 + 2j, 3 - 4j])
-    same(z.to("openreg").conj_physical_(), z.clone().conj_physical_())
+    assert_same(z.to("openreg").conj_physical_(), z.clone().conj_physical_())
     for arguments in (5,), (5, False), (5, True, 3.0):
         window = torch.kaiser_window(*arguments, device="openreg:1")
-        same(window, torch.kaiser_window(*arguments))
+        assert_same(window, torch.kaiser_window(*arguments))
 
 
 def flat(result: object) -> list[torch.Tensor]:
@@ -218,7 +207,7 @@ def test_kernels_that_read_as_the_host_run_on_the_device(name: str) -> None:
         flat(operator(*HOST_BOUND[name](*moved))), flat(expected), strict=True
     ):
         assert one.device == torch.device("openreg:1")
-        same(one, other)
+        assert_same(one, other)
 
 
 def test_a_range_that_grows_in_place_is_written_on_the_device() -> None:
@@ -271,13 +260,15 @@ def test_a_result_that_a_kernel_conjugates_as_a_bit_is_right() -> None:
     moved = [argument.to("openreg") for argument in arguments]
     torch.linalg.lu_solve(*moved, left=False, out=out)
     assert out.is_conj() == host.is_conj()
-    same(out, host)
+    assert_same(out, host)
 
 
 def test_ldexp_does_not_overflow_on_the_way() -> None:
     x, e = torch.tensor([1e-30]), torch.tensor([130])
-    same(torch.ldexp(x.to("openreg"), e.to("openreg")), torch.ldexp(x, e))
-    same(x.to("openreg").ldexp_(e.to("openreg")), x.clone().ldexp_(e))
+    assert_same(
+        torch.ldexp(x.to("openreg"), e.to("openreg")), torch.ldexp(x, e)
+    )
+    assert_same(x.to("openreg").ldexp_(e.to("openreg")), x.clone().ldexp_(e))
 
 
 def test_out_that_is_also_an_input_must_fit() -> None:
@@ -295,9 +286,9 @@ def test_zero_tensors_are_written_out_when_used() -> None:
     assert zero._is_zerotensor()
     assert zero.cpu().tolist() == [0, 0, 0]
     one = torch.ones(3, device="openreg")
-    same(one + zero, torch.ones(3))
-    same(one.clone().copy_(zero), torch.zeros(3))
-    same(zero.clone() + 1, torch.ones(3))
+    assert_same(one + zero, torch.ones(3))
+    assert_same(one.clone().copy_(zero), torch.zeros(3))
+    assert_same(zero.clone() + 1, torch.ones(3))
     assert torch._efficientzerotensor(1, device="openreg:1").device.index == 1
 
 
@@ -331,12 +322,16 @@ def test_a_product_has_a_derivative_by_one_factor_alone(name, dtype) -> None:
         for a, b in zip(
             got, torch.func.jvp(theirs, (host,), (host,)), strict=True
         ):
-            same(a, b)
+            assert_same(a, b)
         _, pushed = torch.func.linearize(ours, x)
-        same(pushed(x), got[1].cpu())
+        assert_same(pushed(x), got[1].cpu())
         if dtype == torch.float32:
-            same(torch.func.jacfwd(ours)(x), torch.func.jacfwd(theirs)(host))
-            same(torch.func.hessian(ours)(x), torch.func.hessian(theirs)(host))
+            assert_same(
+                torch.func.jacfwd(ours)(x), torch.func.jacfwd(theirs)(host)
+            )
+            assert_same(
+                torch.func.hessian(ours)(x), torch.func.hessian(theirs)(host)
+            )
 
 
 def test_a_zero_without_memory_goes_through_a_kernel_that_knows_it() -> None:
@@ -345,7 +340,7 @@ def test_a_zero_without_memory_goes_through_a_kernel_that_knows_it() -> None:
     for product in torch.dot, torch.vdot:
         for result in product(zero, one), product(one, zero):
             assert result._is_zerotensor()
-            same(result + 1, torch.tensor(1.0))
+            assert_same(result + 1, torch.tensor(1.0))
     with pytest.raises(RuntimeError, match="ZeroTensors are immutable"):
         torch.dot(
             one, one, out=torch._efficientzerotensor((), device="openreg")
@@ -389,21 +384,21 @@ def test_several_results_that_share_memory_share_it() -> None:
 
 def test_results_of_unknown_shape() -> None:
     a, da = pair(4, 6)
-    same(da.nonzero(), a.nonzero())
-    same(da[da > 7], a[a > 7])
-    same(da.flatten().unique(), a.flatten().unique())
+    assert_same(da.nonzero(), a.nonzero())
+    assert_same(da[da > 7], a[a > 7])
+    assert_same(da.flatten().unique(), a.flatten().unique())
 
 
 def test_lists_and_optional_lists_of_tensors() -> None:
     a, da = pair(4, 6)
-    same(torch.cat([da, da[:1]], 0), torch.cat([a, a[:1]], 0))
+    assert_same(torch.cat([da, da[:1]], 0), torch.cat([a, a[:1]], 0))
     rows, columns = torch.tensor([0, 3]), torch.tensor([1, 2])
-    same(da[:, columns.to("openreg")], a[:, columns])
+    assert_same(da[:, columns.to("openreg")], a[:, columns])
     # Indices may stay on the host, as on CUDA.
-    same(da[rows, columns], a[rows, columns])
+    assert_same(da[rows, columns], a[rows, columns])
     da[rows] = -1
     a[rows] = -1
-    same(da, a)
+    assert_same(da, a)
 
 
 INDEXING = {
@@ -423,11 +418,11 @@ def test_a_trace_brings_lists_of_another_type(name) -> None:
     host, device = pair(4, 6)
     arguments = (device.clone(), index.to("openreg"))
     traced = torch.jit.trace(INDEXING[name], arguments, check_trace=False)
-    same(
+    assert_same(
         traced(device, index.to("openreg")),
         INDEXING[name](host, index),
     )
-    same(device, host)
+    assert_same(device, host)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
@@ -439,8 +434,8 @@ def test_a_script_brings_lists_of_another_type() -> None:
 
     index = torch.tensor([2, 0])
     host, device = pair(4, 6)
-    same(pick(device, index.to("openreg")), pick(host, index))
-    same(device, host)
+    assert_same(pick(device, index.to("openreg")), pick(host, index))
+    assert_same(device, host)
     with pytest.raises(RuntimeError, match="same device"):
         pick(device, index.to("openreg:1"))
 
@@ -449,9 +444,9 @@ def test_a_script_brings_lists_of_another_type() -> None:
 def test_empty_and_zero_dimensional_tensors(shape) -> None:
     host = torch.ones(shape)
     device = host.to("openreg")
-    same(device + device, host + host)
-    same(device.sum(), host.sum())
-    same(device.exp(), host.exp())
+    assert_same(device + device, host + host)
+    assert_same(device.sum(), host.sum())
+    assert_same(device.exp(), host.exp())
     assert device.clone().shape == shape
 
 
@@ -701,7 +696,7 @@ def test_results_that_are_not_plain_memory_are_refused() -> None:
 def test_autocast_of_the_cpu_does_not_reach_into_kernels() -> None:
     a, da = pair(4, 6)
     with torch.autocast("cpu", torch.bfloat16):
-        same(da @ da.t(), a.to("openreg").mm(da.t()).cpu())
+        assert_same(da @ da.t(), a.to("openreg").mm(da.t()).cpu())
 
 
 def test_threads_run_operators_side_by_side() -> None:

@@ -45,7 +45,7 @@ def by_row_in_halves(device: str) -> Tensor:
 SCHEMES: dict[str, Make] = {"whole": whole, "by row": by_row}
 
 
-def same(got: Tensor, expected: Tensor) -> None:
+def assert_same_codes(got: Tensor, expected: Tensor) -> None:
     """Codes, quantizer, shape and strides are the CPU's; the rest is ours."""
     assert got.device.type == "openreg"
     assert got.dtype == expected.dtype
@@ -71,23 +71,25 @@ def same(got: Tensor, expected: Tensor) -> None:
 def test_codes_are_the_cpus(dtype: torch.dtype) -> None:
     ours = whole("openreg:1", dtype)
     assert ours.device == torch.device("openreg:1")
-    same(ours, whole("cpu", dtype))
-    same(ours.dequantize(), whole("cpu", dtype).dequantize())
+    assert_same_codes(ours, whole("cpu", dtype))
+    assert_same_codes(ours.dequantize(), whole("cpu", dtype).dequantize())
 
 
 def test_every_channel_has_a_scale_on_the_device() -> None:
-    same(by_row("openreg"), by_row("cpu"))
-    same(by_row("openreg").dequantize(), by_row("cpu").dequantize())
+    assert_same_codes(by_row("openreg"), by_row("cpu"))
+    assert_same_codes(
+        by_row("openreg").dequantize(), by_row("cpu").dequantize()
+    )
 
 
 def test_scales_may_be_computed_from_the_values() -> None:
     expected = torch.quantize_per_tensor_dynamic(DENSE, torch.quint8, False)
     device = DENSE.to("openreg")
-    same(
+    assert_same_codes(
         torch.quantize_per_tensor_dynamic(device, torch.quint8, False), expected
     )
     scale, zero = torch.tensor(expected.q_scale()), torch.tensor(20)
-    same(
+    assert_same_codes(
         torch.quantize_per_tensor(
             device, scale.to("openreg"), zero.to("openreg"), torch.quint8
         ),
@@ -99,16 +101,16 @@ def test_scales_may_be_computed_from_the_values() -> None:
 def test_copies_take_the_quantizer_along(scheme: str) -> None:
     host = SCHEMES[scheme]("cpu")
     there = host.to("openreg")
-    same(there, host)
-    same(there.clone(), host)
-    same(copy.deepcopy(there), host)
-    same(there.to("openreg:1"), host)
+    assert_same_codes(there, host)
+    assert_same_codes(there.clone(), host)
+    assert_same_codes(copy.deepcopy(there), host)
+    assert_same_codes(there.to("openreg:1"), host)
     assert there.to("openreg:1").device.index == 1
     back = there.to("openreg:1").cpu()
     assert back.device.type == "cpu"
     assert torch.equal(back, host)
     filled = torch.empty_like(there) if scheme == "whole" else there.clone()
-    same(filled.copy_(host), host)
+    assert_same_codes(filled.copy_(host), host)
 
 
 def test_a_copy_has_the_cpus_layout() -> None:
@@ -117,16 +119,16 @@ def test_a_copy_has_the_cpus_layout() -> None:
     last = torch.channels_last
     expected = host.to("cpu", copy=True, memory_format=last)
     assert expected.stride() == (24, 1, 8, 2)
-    same(ours.to("openreg:1", memory_format=last), expected)
-    same(ours.to(memory_format=last), host.to(memory_format=last))
-    same(expected.to("openreg"), expected.to("cpu", copy=True))
+    assert_same_codes(ours.to("openreg:1", memory_format=last), expected)
+    assert_same_codes(ours.to(memory_format=last), host.to(memory_format=last))
+    assert_same_codes(expected.to("openreg"), expected.to("cpu", copy=True))
     turned = ours.transpose(1, 2).to("openreg:1")
-    same(turned, host.transpose(1, 2).to("cpu", copy=True))
+    assert_same_codes(turned, host.transpose(1, 2).to("cpu", copy=True))
 
 
 def test_floats_are_quantized_by_a_copy() -> None:
     for source in (DENSE * 2, (DENSE * 2).to("openreg")):
-        same(
+        assert_same_codes(
             whole("openreg").copy_(source),
             whole("cpu").copy_(DENSE * 2),
         )
@@ -155,11 +157,11 @@ def test_views_share_the_codes(name: str) -> None:
     assert (
         view.untyped_storage().data_ptr() == ours.untyped_storage().data_ptr()
     )
-    same(view, VIEWS[name](host))
+    assert_same_codes(view, VIEWS[name](host))
     # Also where its memory has gaps.
     assert view.cpu().device.type == "cpu"
     assert torch.equal(view.cpu(), VIEWS[name](host))
-    same(VIEWS[name](host).to("openreg"), view.contiguous().cpu())
+    assert_same_codes(VIEWS[name](host).to("openreg"), view.contiguous().cpu())
 
 
 def test_what_is_written_to_a_view_is_seen() -> None:
@@ -167,8 +169,8 @@ def test_what_is_written_to_a_view_is_seen() -> None:
     for q in (host, ours):
         q[1].fill_(2.0)
         q[2, 1:3] = -1.0
-    same(ours, host)
-    same(by_row("openreg")[2], by_row("cpu")[2])
+    assert_same_codes(ours, host)
+    assert_same_codes(by_row("openreg")[2], by_row("cpu")[2])
 
 
 OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -193,7 +195,9 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_are_the_cpus(name: str) -> None:
     with torch.openreg.fallback.forbid():
-        same(OPERATORS[name](whole("openreg")), OPERATORS[name](whole("cpu")))
+        assert_same_codes(
+            OPERATORS[name](whole("openreg")), OPERATORS[name](whole("cpu"))
+        )
 
 
 def linear(device: str, x: Tensor) -> Tensor:
@@ -216,8 +220,10 @@ def linear(device: str, x: Tensor) -> Tensor:
 
 def test_a_packed_weight_owns_its_memory() -> None:
     ours = linear("openreg", whole("openreg", torch.quint8))
-    same(ours, linear("cpu", whole("cpu", torch.quint8)))
-    same(linear("openreg", DENSE.to("openreg")), linear("cpu", DENSE))
+    assert_same_codes(ours, linear("cpu", whole("cpu", torch.quint8)))
+    assert_same_codes(
+        linear("openreg", DENSE.to("openreg")), linear("cpu", DENSE)
+    )
 
 
 def convolution(device: str) -> Tensor:
@@ -236,7 +242,7 @@ def convolution(device: str) -> Tensor:
 
 
 def test_convolution_keeps_the_cpus_layout() -> None:
-    same(convolution("openreg"), convolution("cpu"))
+    assert_same_codes(convolution("openreg"), convolution("cpu"))
 
 
 def test_a_dynamically_quantized_model_takes_device_tensors() -> None:
@@ -244,14 +250,14 @@ def test_a_dynamically_quantized_model_takes_device_tensors() -> None:
     model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
     small = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
     with torch.no_grad(), torch.openreg.fallback.forbid():
-        same(small(DENSE.to("openreg")), small(DENSE))
+        assert_same_codes(small(DENSE.to("openreg")), small(DENSE))
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_saved_and_loaded(scheme: str, tmp_path) -> None:
     host = SCHEMES[scheme]("cpu")
     torch.save(SCHEMES[scheme]("openreg"), tmp_path / "q.pt")
-    same(torch.load(tmp_path / "q.pt"), host)
+    assert_same_codes(torch.load(tmp_path / "q.pt"), host)
     loaded = torch.load(tmp_path / "q.pt", map_location="cpu")
     assert torch.equal(loaded, host)
 
@@ -267,7 +273,7 @@ def test_tensors_of_two_devices_are_refused() -> None:
     for other in ("cpu", "openreg:1"):
         with pytest.raises(RuntimeError, match="on the same device"):
             torch.ops.quantized.add(whole("openreg"), whole(other), 0.1, 0)
-    same(torch.relu(whole("openreg")), torch.relu(whole("cpu")))
+    assert_same_codes(torch.relu(whole("openreg")), torch.relu(whole("cpu")))
 
 
 def error(call: Callable[[str], object], device: str) -> str:
@@ -297,7 +303,7 @@ REFUSED: dict[str, Callable[[str], object]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_are_the_cpus(name: str) -> None:
     assert error(REFUSED[name], "openreg") == error(REFUSED[name], "cpu")
-    same(whole("openreg"), whole("cpu"))
+    assert_same_codes(whole("openreg"), whole("cpu"))
 
 
 def test_an_operator_without_codes_is_named() -> None:
@@ -309,7 +315,7 @@ def test_an_operator_without_codes_is_named() -> None:
 def test_codes_are_not_viewed_as_another_dtype() -> None:
     # On the CPU this is a view without a quantizer, and printing it crashes.
     q = whole("openreg")
-    same(q.view(torch.qint8), whole("cpu"))
+    assert_same_codes(q.view(torch.qint8), whole("cpu"))
     with pytest.raises(NotImplementedError, match=r"int_repr\(\) gives"):
         q.view(torch.int8)
 

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 import torch
 
 from _fresh import prints, run
 from _session import counting
+from _threads import in_thread
 from torch_openreg import _C
 
 openreg = torch.openreg
-
-
-def in_thread(work):
-    """What `work()` returns on a thread of its own."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 def test_two_devices_by_default():

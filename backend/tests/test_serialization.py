@@ -12,24 +12,18 @@ import pytest
 import torch
 
 from _fresh import prints
-
-
-def numbers(*shape: int, device: str = "openreg") -> torch.Tensor:
-    return torch.arange(float(torch.Size(shape).numel()), device=device).view(
-        shape
-    )
-
+from _tensors import ascending
 
 OBJECTS: dict[str, Callable[[], torch.Tensor]] = {
-    "whole": lambda: numbers(2, 3),
-    "view": lambda: numbers(4, 3)[1:].t(),
-    "device 1": lambda: numbers(3, device="openreg:1"),
-    "parameter": lambda: torch.nn.Parameter(numbers(3)),
-    "leaf": lambda: numbers(3).requires_grad_(),
-    "bfloat16": lambda: numbers(3).bfloat16(),
-    "bool": lambda: numbers(3) > 1,
-    "conjugate": lambda: (numbers(2) * (1 + 2j)).conj(),
-    "negative": lambda: (numbers(2) * (1 + 2j)).conj().imag,
+    "whole": lambda: ascending(2, 3),
+    "view": lambda: ascending(4, 3)[1:].t(),
+    "device 1": lambda: ascending(3, device="openreg:1"),
+    "parameter": lambda: torch.nn.Parameter(ascending(3)),
+    "leaf": lambda: ascending(3).requires_grad_(),
+    "bfloat16": lambda: ascending(3).bfloat16(),
+    "bool": lambda: ascending(3) > 1,
+    "conjugate": lambda: (ascending(2) * (1 + 2j)).conj(),
+    "negative": lambda: (ascending(2) * (1 + 2j)).conj().imag,
     "empty": lambda: torch.empty(0, 4, device="openreg"),
     "scalar": lambda: torch.tensor(7.0, device="openreg"),
 }
@@ -48,8 +42,8 @@ FORMATS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def same(x: torch.Tensor, y: torch.Tensor) -> bool:
-    """Whether they differ in their device alone."""
+def alike_but_for_device(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether nothing else differs."""
     return (
         type(x) is type(y)
         and (x.dtype, x.shape, x.stride(), x.storage_offset())
@@ -98,17 +92,17 @@ def test_every_format_meets_every_map_location(
         where, expected = locations(str(x.device))[location]
         y = torch.load(file, map_location=where, **load)
         assert str(y.device) == expected, name
-        assert same(x, y), name
+        assert alike_but_for_device(x, y), name
         with torch.no_grad():
             y.zero_()
         assert str(x.device).startswith("openreg")
-        assert same(x, make()), name
+        assert alike_but_for_device(x, make()), name
 
 
 def test_a_function_is_told_the_storages_tag() -> None:
     file = io.BytesIO()
     torch.save(
-        [numbers(2), numbers(2, device="openreg:1"), torch.ones(1)], file
+        [ascending(2), ascending(2, device="openreg:1"), torch.ones(1)], file
     )
     file.seek(0)
     tags = []
@@ -127,8 +121,10 @@ def test_a_function_is_told_the_storages_tag() -> None:
 
 def test_a_tag_says_the_device_of_the_storage() -> None:
     tag = torch.serialization.location_tag
-    assert tag(numbers(2).untyped_storage()) == "openreg:0"
-    assert tag(numbers(2, device="openreg:1").untyped_storage()) == "openreg:1"
+    assert tag(ascending(2).untyped_storage()) == "openreg:0"
+    assert (
+        tag(ascending(2, device="openreg:1").untyped_storage()) == "openreg:1"
+    )
     assert tag(torch.ones(1).untyped_storage()) == "cpu"
 
 
@@ -146,19 +142,19 @@ def test_a_device_that_is_not_there_is_refused() -> None:
         r"torch.openreg.device_count\(\) is 2. Please use torch.load with "
         "map_location to map your storages to an existing device.",
     ):
-        round_trip(numbers(2), map_location="openreg:7")
-    assert round_trip(numbers(2)).tolist() == [0, 1]
+        round_trip(ascending(2), map_location="openreg:7")
+    assert round_trip(ascending(2)).tolist() == [0, 1]
 
 
 def test_the_current_device_takes_what_names_no_index() -> None:
     with torch.openreg.device(1):
-        x = round_trip(numbers(2), map_location="openreg")
+        x = round_trip(ascending(2), map_location="openreg")
     assert str(x.device) == "openreg:1"
 
 
 @pytest.mark.proves("storage-once")
 def test_tensors_of_one_storage_stay_together() -> None:
-    x = numbers(4)
+    x = ascending(4)
     for location in (None, "cpu", "openreg:1"):
         a, b = round_trip([x[:3], x[2:]], map_location=location)
         a.zero_()
@@ -202,12 +198,12 @@ def test_a_checkpoint_restores_model_and_optimizer() -> None:
 
 def test_data_is_skipped_and_filled_in() -> None:
     with torch.serialization.skip_data():
-        y = round_trip(numbers(2, 2))
+        y = round_trip(ascending(2, 2))
     assert (y.shape, str(y.device)) == ((2, 2), "openreg:0")
 
 
 def test_a_default_mmap_reads_into_the_device(tmp_path: Path) -> None:
-    torch.save(numbers(5), tmp_path / "x.pt")
+    torch.save(ascending(5), tmp_path / "x.pt")
     with torch.serialization.set_default_mmap_options(2):
         y = torch.load(tmp_path / "x.pt", mmap=True)
     y.add_(1)
@@ -238,8 +234,8 @@ def test_checkpoints_cross_to_where_the_backend_is_missing(
     tmp_path: Path,
 ) -> None:
     ours, theirs = tmp_path / "ours.pt", tmp_path / "theirs.pt"
-    weight = torch.nn.Parameter(numbers(2, 2).t())
-    torch.save({"weight": weight, "bias": numbers(2)}, ours)
+    weight = torch.nn.Parameter(ascending(2, 2).t())
+    torch.save({"weight": weight, "bias": ascending(2)}, ours)
     out = prints(
         WITHOUT, str(ours), str(theirs), TORCH_DEVICE_BACKEND_AUTOLOAD="0"
     )
@@ -259,6 +255,6 @@ def test_checkpoints_cross_to_where_the_backend_is_missing(
 
 def test_weights_only_needs_nothing_of_ours(tmp_path: Path) -> None:
     file = tmp_path / "x.pt"
-    torch.save({"x": numbers(2), "p": torch.nn.Parameter(numbers(2))}, file)
+    torch.save({"x": ascending(2), "p": torch.nn.Parameter(ascending(2))}, file)
     unsafe = torch.serialization.get_unsafe_globals_in_checkpoint(file)
     assert unsafe == []

@@ -22,6 +22,7 @@ import torch.multiprocessing as mp
 from _consumer import Consumer
 from _device import PATIENCE
 from _fresh import prints
+from _tensors import ascending
 from torch_openreg import _C
 from torch_openreg.openreg import sharing
 
@@ -45,12 +46,6 @@ def consumer(process: Consumer) -> Iterator[Consumer]:
     assert held(0)
 
 
-def numbers(*shape: int, device: str = "openreg") -> torch.Tensor:
-    return torch.arange(float(torch.Size(shape).numel()), device=device).view(
-        shape
-    )
-
-
 def held(count: int) -> bool:
     """Whether `count` storages are held elsewhere, now or in a moment.
 
@@ -70,7 +65,7 @@ def held(count: int) -> bool:
 
 @pytest.mark.proves("checklist.ForkingPickler")
 def test_writes_are_seen_on_both_sides(consumer: Consumer) -> None:
-    x = numbers(2, 3)
+    x = ascending(2, 3)
     assert consumer("answer = x.tolist()", x=x) == x.tolist()
     consumer("x.mul_(2); torch.accelerator.synchronize()")
     assert x.tolist() == [[0, 2, 4], [6, 8, 10]]
@@ -95,7 +90,7 @@ VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def test_a_view_arrives_as_it_was(
     consumer: Consumer, view: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    x = view(numbers(4, 6))
+    x = view(ascending(4, 6))
     shape, device, values = consumer(
         "answer = (x.shape, x.stride(), x.storage_offset(), x.dtype), "
         "str(x.device), x.tolist()",
@@ -109,7 +104,7 @@ def test_a_view_arrives_as_it_was(
 def test_tensors_of_one_storage_have_one_storage_there(
     consumer: Consumer,
 ) -> None:
-    x = numbers(6)
+    x = ascending(6)
     consumer("", pair=(x[:3], x[3:]))
     assert consumer("answer = later[0].item()", later=x[2:]) == 2
     assert consumer(
@@ -123,7 +118,7 @@ def test_tensors_of_one_storage_have_one_storage_there(
 
 @pytest.mark.proves("storage.sharing.mapped")
 def test_small_tensors_share_one_mapping_there(consumer: Consumer) -> None:
-    few = [numbers(4) for _ in range(8)]
+    few = [ascending(4) for _ in range(8)]
     segment = consumer(
         "import torch_openreg\n"
         "free = torch.accelerator.get_memory_info()[0]\n"
@@ -142,8 +137,8 @@ def test_small_tensors_share_one_mapping_there(consumer: Consumer) -> None:
 
 
 def test_a_leaf_and_a_parameter_stay_what_they_are(consumer: Consumer) -> None:
-    leaf = numbers(3).requires_grad_()
-    weight = torch.nn.Parameter(numbers(3))
+    leaf = ascending(3).requires_grad_()
+    weight = torch.nn.Parameter(ascending(3))
     frozen = torch.nn.Parameter(torch.arange(3, device="openreg"), False)
     kinds = consumer(
         "answer = [(type(t).__name__, t.requires_grad, t.is_leaf)\n"
@@ -183,7 +178,7 @@ def test_an_empty_tensor_arrives_empty(consumer: Consumer) -> None:
 
 def test_a_sparse_tensor_arrives(consumer: Consumer) -> None:
     indices = torch.tensor([[0, 2]], device="openreg")
-    values = numbers(2)
+    values = ascending(2)
     answer = consumer(
         "answer = [t.tolist() for t in pair]", pair=(indices, values)
     )
@@ -211,7 +206,7 @@ class Tagged(torch.Tensor):
 
 
 def test_a_subclass_arrives_as_one(consumer: Consumer) -> None:
-    x = numbers(3).as_subclass(Tagged)
+    x = ascending(3).as_subclass(Tagged)
     x.tag = "mine"
     code = "answer = type(x).__name__, x.tag, str(x.device), x.tolist()"
     assert consumer(code, x=x) == ("Tagged", "mine", "openreg:0", [0, 1, 2])
@@ -229,7 +224,7 @@ def test_the_consumers_current_device_stays(consumer: Consumer) -> None:
     assert (
         consumer(
             "answer = torch.accelerator.current_device_index()",
-            x=numbers(2, device="openreg:1"),
+            x=ascending(2, device="openreg:1"),
         )
         == 0
     )
@@ -252,7 +247,7 @@ def double(queue: mp.Queue, done: mp.Queue, given: torch.Tensor) -> None:
 def test_arguments_and_queues_of_a_new_process(method: str) -> None:
     start = mp.get_context(method)
     queue, done = start.Queue(), start.Queue()
-    given, put = numbers(3), numbers(4)
+    given, put = ascending(3), ascending(4)
     process = start.Process(target=double, args=(queue, done, given))
     process.start()
     queue.put(put)
@@ -266,7 +261,7 @@ def test_arguments_and_queues_of_a_new_process(method: str) -> None:
 
 def test_what_a_process_sends_to_itself_comes_back() -> None:
     queue = mp.get_context("spawn").SimpleQueue()
-    x = numbers(5)
+    x = ascending(5)
     queue.put(x[2:])
     y = queue.get()
     assert y.untyped_storage()._cdata == x.untyped_storage()._cdata
@@ -275,7 +270,7 @@ def test_what_a_process_sends_to_itself_comes_back() -> None:
 
 def test_two_places_of_a_device_have_two_keys() -> None:
     # Blocks of one size in segments of another: places alone tell them apart.
-    storages = [numbers(2**n).untyped_storage() for n in (10, 10, 20, 22)]
+    storages = [ascending(2**n).untyped_storage() for n in (10, 10, 20, 22)]
     sent = [sharing._reduce_storage(storage)[1] for storage in storages]
     places = [key[-2] for *_, key, _ in sent]
     for *_, lease in sent:
@@ -291,7 +286,7 @@ def test_two_places_of_a_device_have_two_keys() -> None:
 def test_no_sharing_strategy_matters(consumer: Consumer, strategy: str) -> None:
     before = mp.get_sharing_strategy()
     mp.set_sharing_strategy(strategy)
-    x = numbers(2)
+    x = ascending(2)
     consumer("x.zero_(); torch.accelerator.synchronize()", x=x)
     mp.set_sharing_strategy(before)
     assert x.tolist() == [0, 0]
@@ -304,7 +299,7 @@ def test_no_sharing_strategy_matters(consumer: Consumer, strategy: str) -> None:
 def test_memory_is_not_reused_until_the_consumer_lets_go(
     consumer: Consumer,
 ) -> None:
-    x = numbers(1000)
+    x = ascending(1000)
     consumer("", x=x)
     address = x.data_ptr()
     del x
@@ -319,7 +314,7 @@ def test_memory_is_not_reused_until_the_consumer_lets_go(
 
 
 def test_each_consumer_counts(consumer: Consumer) -> None:
-    x = numbers(10)
+    x = ascending(10)
     with Consumer() as second:
         for each in (consumer, second):
             each("", x=x)
@@ -333,7 +328,7 @@ def test_each_consumer_counts(consumer: Consumer) -> None:
 
 @pytest.mark.proves("storage-consumer-killed", "storage.sharing.killed")
 def test_a_consumer_that_is_killed_lets_go(consumer: Consumer) -> None:
-    x = numbers(10)
+    x = ascending(10)
     with Consumer() as victim:
         victim("", x=x)
         assert held(1)
@@ -345,13 +340,13 @@ def test_a_consumer_that_is_killed_lets_go(consumer: Consumer) -> None:
 
 def test_memory_comes_back_at_the_next_sending(consumer: Consumer) -> None:
     for _ in range(20):
-        consumer("", x=numbers(10))  # which lets the former one go
+        consumer("", x=ascending(10))  # which lets the former one go
     assert len(sharing._leases) < 10
 
 
 @pytest.mark.proves("storage.sharing.twice")
 def test_what_was_sent_twice_is_held_once_there(consumer: Consumer) -> None:
-    x = numbers(10)
+    x = ascending(10)
     consumer("", x=x)
     consumer("", y=x)
     assert held(1)
@@ -409,7 +404,7 @@ answer = y.tolist()
 
 
 def test_a_consumer_lets_go_when_its_work_is_done(consumer: Consumer) -> None:
-    assert consumer(FREE_EARLY, x=numbers(3)) == [1, 2, 3]
+    assert consumer(FREE_EARLY, x=ascending(3)) == [1, 2, 3]
     assert held(0)
 
 
@@ -423,7 +418,7 @@ def test_a_consumer_lets_go_when_its_work_is_done(consumer: Consumer) -> None:
 def test_what_came_from_another_process_is_not_sent_on(
     consumer: Consumer,
 ) -> None:
-    x = numbers(3)
+    x = ascending(3)
     message = (
         "Attempted to send openreg tensor received from another process; this "
         "is not currently supported. Consider cloning before sending."
@@ -437,7 +432,7 @@ def test_what_came_from_another_process_is_not_sent_on(
 
 
 def test_a_result_of_an_operator_is_not_sent() -> None:
-    x = numbers(3).requires_grad_() * 2
+    x = ascending(3).requires_grad_() * 2
     with pytest.raises(RuntimeError, match="Cowardly refusing to serialize"):
         ForkingPickler.dumps(x)
     assert x.tolist() == [0, 2, 4]
@@ -445,7 +440,7 @@ def test_a_result_of_an_operator_is_not_sent() -> None:
 
 @pytest.mark.proves("storage.sharing.resized")
 def test_a_shared_storage_is_not_resized(consumer: Consumer) -> None:
-    x = numbers(3)
+    x = ascending(3)
     resize = "Trying to resize storage that is not resizable"
     consumer("", x=x)
     for change in (
@@ -516,7 +511,7 @@ def test_a_process_started_by_fork_cannot_use_what_it_inherits() -> None:
 
 @pytest.mark.proves("messages.is-not-within-a-segment")
 def test_a_torn_message_opens_nothing() -> None:
-    _, arguments = sharing._reduce_storage(numbers(4).untyped_storage())
+    _, arguments = sharing._reduce_storage(ascending(4).untyped_storage())
     _, segment, start, size, _, lease = arguments
     theirs = socket.socket(fileno=lease.detach())
     _, (memory,), _, _ = socket.recv_fds(theirs, 16, 1)
@@ -542,7 +537,7 @@ def test_a_torn_message_opens_nothing() -> None:
 
 @pytest.mark.proves("storage.sharing.is_shared")
 def test_a_device_tensor_is_always_shared() -> None:
-    x = numbers(3)
+    x = ascending(3)
     address = x.data_ptr()
     assert x.is_shared()
     assert x.share_memory_() is x
@@ -552,7 +547,7 @@ def test_a_device_tensor_is_always_shared() -> None:
 
 
 def test_plain_pickles_hold_the_bytes_themselves(consumer: Consumer) -> None:
-    x = numbers(3)
+    x = ascending(3)
     consumer("", x=x)
     for y in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
         x.add_(1)

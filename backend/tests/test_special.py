@@ -13,15 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:ComplexHalf support is experimental"
-)
+from _tensors import ascending
 
-
-@pytest.fixture(autouse=True)
-def no_operator_falls_back():
-    with torch.openreg.fallback.forbid():
-        yield
+pytestmark = [
+    pytest.mark.usefixtures("no_fallback"),
+    pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental"),
+]
 
 
 def describe(value: object) -> object:
@@ -137,11 +134,6 @@ def test_lazy_bits_survive_a_copy_to_another_device() -> None:
         assert torch.equal(moved.cpu().resolve_conj().resolve_neg(), expected)
 
 
-def numbers(shape: tuple[int, ...], device: str) -> Tensor:
-    count = torch.Size(shape).numel()
-    return torch.arange(1.0, count + 1).view(shape).to(device)
-
-
 FEW: dict[str, Callable[[Tensor], object]] = {
     "add": lambda x: x + x,
     "number": lambda x: x * 2.5,
@@ -188,7 +180,7 @@ FEW: dict[str, Callable[[Tensor], object]] = {
 @pytest.mark.parametrize("name", FEW)
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (0, 3), (3, 0), (2, 3, 0)])
 def test_few_or_no_elements(name: str, shape: tuple[int, ...]) -> None:
-    compare(lambda d: FEW[name](numbers(shape, d)))
+    compare(lambda d: FEW[name](ascending(*shape, device=d, first=1.0)))
 
 
 MODULES: dict[str, Callable[[], nn.Module]] = {

@@ -9,13 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
+from _tensors import ascending
+
 MIB = 1 << 20
-
-
-def numbers(*shape: int, device: str = "openreg") -> torch.Tensor:
-    return torch.arange(float(torch.Size(shape).numel()), device=device).view(
-        shape
-    )
 
 
 def allocated(device: int = 0) -> int:
@@ -27,7 +23,7 @@ def allocated(device: int = 0) -> int:
 
 @pytest.mark.parametrize("device", ["openreg:0", "openreg:1"])
 def test_a_storage_grows_and_keeps_its_bytes(device: str) -> None:
-    x = numbers(4, device=device)
+    x = ascending(4, device=device)
     storage = x.untyped_storage()
     assert storage.resize_(40) is storage
     assert (storage.nbytes(), str(storage.device)) == (40, device)
@@ -40,7 +36,7 @@ def test_a_storage_grows_and_keeps_its_bytes(device: str) -> None:
 
 
 def test_a_storage_shrinks_and_keeps_what_is_left() -> None:
-    x = numbers(4)
+    x = ascending(4)
     x.untyped_storage().resize_(8)
     y = torch.empty(0, device="openreg").set_(x.untyped_storage())
     assert y.tolist() == [0, 1]
@@ -58,7 +54,7 @@ def test_a_storage_resized_to_nothing_frees_its_memory() -> None:
 
 @pytest.mark.proves("storage.changes.resize")
 def test_views_follow_their_storage_when_it_is_resized() -> None:
-    x = numbers(6)
+    x = ascending(6)
     view = x[2:]
     x.untyped_storage().resize_(48)
     x.mul_(2)
@@ -67,7 +63,7 @@ def test_views_follow_their_storage_when_it_is_resized() -> None:
 
 @pytest.mark.proves("operators-full-device")
 def test_a_full_device_leaves_the_storage_as_it_was() -> None:
-    x = numbers(4)
+    x = ascending(4)
     capacity = torch.accelerator.get_memory_info()[1]
     with pytest.raises(torch.OutOfMemoryError, match="openreg out of memory"):
         x.untyped_storage().resize_(capacity + 1)
@@ -77,7 +73,7 @@ def test_a_full_device_leaves_the_storage_as_it_was() -> None:
 
 @pytest.mark.proves("messages.trying-to-resize-storage-that-is")
 def test_a_storage_of_foreign_memory_is_not_resized() -> None:
-    x = numbers(4)
+    x = ascending(4)
     y = torch.from_dlpack(torch.utils.dlpack.to_dlpack(x))
     for change in (
         lambda: y.untyped_storage().resize_(400),
@@ -95,7 +91,7 @@ def test_a_storage_of_foreign_memory_is_not_resized() -> None:
 
 @pytest.mark.proves("storage.changes.set")
 def test_set_gives_a_tensor_another_storage() -> None:
-    x, y = numbers(6), torch.zeros(2, device="openreg")
+    x, y = ascending(6), torch.zeros(2, device="openreg")
     y.set_(x.untyped_storage(), 1, (2, 2), (1, 2))
     assert y.tolist() == [[1, 3], [2, 4]]
     y.zero_()
@@ -106,7 +102,7 @@ def test_set_gives_a_tensor_another_storage() -> None:
 
 
 def test_set_makes_room_for_a_larger_shape() -> None:
-    x = numbers(2)
+    x = ascending(2)
     y = torch.empty(0, device="openreg").set_(x.untyped_storage(), 0, (4,))
     assert x.untyped_storage().nbytes() == 16
     assert y[:2].tolist() == [0, 1]
@@ -118,8 +114,8 @@ def refuse(call: Callable[[], object], message: str) -> None:
 
 
 def test_set_refuses_a_storage_from_elsewhere() -> None:
-    x = numbers(3)
-    for other in (torch.ones(3), numbers(3, device="openreg:1")):
+    x = ascending(3)
+    for other in (torch.ones(3), ascending(3, device="openreg:1")):
         storage = other.untyped_storage()
         refuse(
             lambda storage=storage: x.set_(storage),
@@ -134,7 +130,7 @@ def test_set_refuses_a_storage_from_elsewhere() -> None:
 def test_data_may_come_from_the_other_side(here: str, there: str) -> None:
     x = torch.nn.Parameter(torch.ones(3, device=here))
     old = x.data
-    new = numbers(2, device=there)
+    new = ascending(2, device=there)
     x.data = new
     assert (str(x.device), x.shape, x.requires_grad) == (there, (2,), True)
     new.add_(1)
@@ -156,7 +152,7 @@ def test_data_may_come_from_the_other_side(here: str, there: str) -> None:
 def test_data_of_another_kind_is_refused(
     other: Callable[[], torch.Tensor],
 ) -> None:
-    x = numbers(2)
+    x = ascending(2)
 
     def assign() -> None:
         x.data = other()
@@ -293,7 +289,7 @@ def test_loaded_state_is_copied_across_devices() -> None:
 
 
 def test_a_deep_copy_has_memory_of_its_own() -> None:
-    x = numbers(2, 3, device="openreg:1").t()
+    x = ascending(2, 3, device="openreg:1").t()
     y = copy.deepcopy(x)
     assert (y.device, y.stride(), y.tolist()) == (
         x.device,
@@ -306,7 +302,7 @@ def test_a_deep_copy_has_memory_of_its_own() -> None:
 
 @pytest.mark.proves("storage-once", "storage.changes.deepcopy")
 def test_a_deep_copy_keeps_what_shares_a_storage_together() -> None:
-    x = numbers(4)
+    x = ascending(4)
     a, b = copy.deepcopy((x, x[1:]))
     a.zero_()
     assert b.tolist() == [0, 0, 0]
@@ -324,7 +320,7 @@ def test_a_deep_copy_of_a_module_keeps_its_ties() -> None:
 
 
 def test_a_deep_copy_of_a_result_is_refused() -> None:
-    x = numbers(2).requires_grad_() * 2
+    x = ascending(2).requires_grad_() * 2
     refuse(lambda: copy.deepcopy(x), "Only Tensors created explicitly by the")
 
 
@@ -332,7 +328,7 @@ def test_a_deep_copy_of_a_result_is_refused() -> None:
     "duplicate", [copy.copy, copy.deepcopy, torch.UntypedStorage.clone]
 )
 def test_a_copied_storage_is_on_the_device(duplicate) -> None:
-    storage = numbers(3, device="openreg:1").untyped_storage()
+    storage = ascending(3, device="openreg:1").untyped_storage()
     twin = duplicate(storage)
     assert (str(twin.device), twin.nbytes()) == ("openreg:1", 12)
     assert twin.data_ptr() != storage.data_ptr()
@@ -351,8 +347,8 @@ def test_a_storage_moves_to_and_from_the_device() -> None:
 @pytest.mark.proves("storage.changes.pickle")
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
 def test_a_pickle_restores_device_strides_and_ties(protocol: int) -> None:
-    x = numbers(2, 3, device="openreg:1")
-    leaf = numbers(2).requires_grad_()
+    x = ascending(2, 3, device="openreg:1")
+    leaf = ascending(2).requires_grad_()
     a, view, again = pickle.loads(
         pickle.dumps((x, x.t(), leaf), protocol=protocol)
     )

@@ -11,18 +11,10 @@ from torch.openreg.testing import sleep
 
 import _device
 from _fresh import prints, run
+from _threads import in_thread
 
 openreg = torch.openreg
 STREAM_TYPE = 20  # of PrivateUse1, in torch.Stream(device_type=)
-
-
-def in_thread(work):
-    """What `work()` returns on a thread of its own."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(work()))
-    thread.start()
-    thread.join()
-    return results[0]
 
 
 @pytest.fixture

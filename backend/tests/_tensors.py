@@ -1,0 +1,23 @@
+"""Tensors that many tests use, and how a result is compared."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def ascending(
+    *shape: int, device: str = "openreg", first: float = 0.0
+) -> Tensor:
+    """Floats in order, each one more than the one before."""
+    past = first + torch.Size(shape).numel()
+    return torch.arange(first, past, device=device).view(shape)
+
+
+def assert_same(got: Tensor, expected: Tensor) -> None:
+    """Values, dtype, shape and strides are the CPU's, the device is ours."""
+    assert got.device.type == "openreg"
+    assert got.stride() == expected.stride()
+    torch.testing.assert_close(
+        got.cpu(), expected, rtol=0, atol=0, equal_nan=True
+    )
