@@ -37,7 +37,7 @@ PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 # Who looks on sees each step; a log has what went wrong.
 QUIET = () if sys.stdout.isatty() else ("--quiet",)
 # What Sphinx keeps from one print to the next stays outside the site.
-PRINT = ("sphinx-build", "-j", "auto", "-d", SITE.parent / "doctrees")
+PRINT = ("sphinx-build", "-j", "auto", "-d", str(SITE.parent / "doctrees"))
 SILENT = "q" if QUIET else ""
 
 # pip in our environments, whatever the user has set up for others. Autoload is
@@ -66,12 +66,7 @@ nox.options.sessions = ["lint", "docs", "tests"]
 logging.getLogger("nox").addFilter(lambda r: "uv binary" not in r.getMessage())
 
 
-def run(
-    session: nox.Session,
-    *command: str | Path,
-    silent: bool = False,
-    **env: str,
-) -> None:
+def run(session: nox.Session, *command: str | Path, **env: str) -> None:
     """Runs a tool of the shared environment, or of the path given."""
     program, *arguments = map(str, command)
     if long := len(arguments) > 40:  # a list of files
@@ -82,7 +77,7 @@ def run(
             *arguments,
             external=True,
             env=variables(**env),
-            silent=silent,
+            silent="--install" in arguments,  # CMake names each file
             log=not long,
         )
     except CommandFailed:
@@ -115,8 +110,8 @@ def pip_install(session: nox.Session, env: Path, *arguments: str) -> None:
 
 def pip_build(session: nox.Session, venv: Path, *arguments: str) -> None:
     """pip builds the backend; ninja's count is shown as it grows."""
-    command = (str(venv / "bin" / "python"), "-m", "pip", "install", "-v")
-    command += ("--no-build-isolation", "--no-deps", *arguments, str(ROOT))
+    command = [str(venv / "bin" / "python"), "-m", "pip", "install", "-v"]
+    command += ["--no-build-isolation", "--no-deps", *arguments, str(ROOT)]
     session.log(" ".join(command))
     env = {**os.environ, **variables(**PIP)}
     if fault := machine.follow(command, env, terminal=not QUIET):
@@ -144,7 +139,8 @@ def site_packages(env: Path) -> Path:
 
 def dependency_groups() -> dict[str, list[str]]:
     project = nox.project.load_toml(ROOT / "pyproject.toml")
-    return project["dependency-groups"]
+    groups: dict[str, list[str]] = project["dependency-groups"]
+    return groups
 
 
 def check(session: nox.Session) -> None:
@@ -249,7 +245,7 @@ def build_checked(session: nox.Session) -> None:
             run(session, "cmake", "--build", CHECKED_TREE, "--", *QUIET)
             prefix = ("--prefix", site_packages(SHARED))
             install = ("cmake", "--install", CHECKED_TREE, *prefix)
-            run(session, *install, silent=True)
+            run(session, *install)
     except CommandFailed:
         fail(
             session,
@@ -297,7 +293,7 @@ def site(session: nox.Session) -> None:
     # Anew: from a page that has not changed, Sphinx 9.0 keeps no index entries.
     run(session, *PRINT, f"-nWE{SILENT}", ROOT / "book", SITE)
     tests = ROOT / "book" / "tests" / "site"
-    run(session, *PYTEST, *(session.posargs or [*AT_ONCE, tests]))
+    run(session, *PYTEST, *(session.posargs or [*AT_ONCE, str(tests)]))
 
 
 @nox.session
@@ -363,7 +359,7 @@ def accept(session: nox.Session) -> None:
     """
     build_checked(session)
     stubs = ROOT / "backend" / "tests" / "test_stubs.py"
-    what = session.posargs or [ROOT / "book", stubs]
+    what = session.posargs or [str(ROOT / "book"), str(stubs)]
     chosen = ("-k", ".md or as_recorded", *what)
     run(session, *PYTEST, "--accept", *chosen, **compiler())
 

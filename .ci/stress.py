@@ -77,7 +77,7 @@ def run_suite(label: str) -> bool:
 
 def run_suites(way: str, times: int) -> bool:
     others, at_once = WAYS[way]
-    passed = []
+    passed: list[bool] = []
     for turn in range(1, times + 1):
         print(f"The whole suite, {way}: {turn} of {times}.", flush=True)
         labels = [f"{number}:" for number in range(1, at_once + 1)]

@@ -60,7 +60,7 @@ html_baseurl = os.environ.get("BOOK_URL", "")
 repository = os.environ.get("BOOK_REPOSITORY", "")
 
 html_theme = "furo"
-html_theme_options = {"top_of_page_buttons": ["edit"]}
+html_theme_options: dict[str, object] = {"top_of_page_buttons": ["edit"]}
 if repository:
     html_theme_options |= {
         "source_repository": repository,

@@ -55,7 +55,9 @@ def find_tests(tests: Mapping[str, str]) -> dict[str, list[Test]]:
             continue
         for name, node in functions(ast.parse(text).body):
             for mark in node.decorator_list:
-                if ast.unparse(mark).startswith("pytest.mark.proves("):
+                if isinstance(mark, ast.Call) and (
+                    ast.unparse(mark.func) == "pytest.mark.proves"
+                ):
                     test = Test(file, name, node.lineno)
                     for claim in map(ast.literal_eval, mark.args):
                         found.setdefault(claim, []).append(test)

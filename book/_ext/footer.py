@@ -78,9 +78,9 @@ class Proven(SphinxRole):
 
 def made(env: BuildEnvironment) -> dict[str, dict[str, list[claims.Test]]]:
     """Page -> its claims and rows, each with the tests that it names."""
-    if not hasattr(env, "openreg_claims"):
-        env.openreg_claims = {}
-    return env.openreg_claims
+    found: dict[str, dict[str, list[claims.Test]]]
+    found = vars(env).setdefault("openreg_claims", {})
+    return found
 
 
 def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
@@ -149,7 +149,7 @@ def add_footer(
         return
     file = f"book/{page}.md"
     line = summary(
-        app.openreg_proof,
+        vars(app)["openreg_proof"],
         file,
         [region for at, region in listing.shown(app.env) if at == page],
         [name for name in made(app.env).get(page, {}) if "." not in name],
@@ -162,7 +162,7 @@ def add_footer(
 
 
 def read_proof(app: Sphinx) -> None:
-    app.openreg_proof = proof.read_record()
+    vars(app)["openreg_proof"] = proof.read_record()
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -16,11 +16,12 @@ from collections.abc import Iterator
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.directives.code import LiteralInclude
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
@@ -127,6 +128,8 @@ class PyTorch(Code):
     def run(self) -> list[nodes.Node]:
         file = self.arguments[0]
         spec = importlib.util.find_spec("torch")
+        assert spec
+        assert spec.origin
         path = Path(spec.origin).parent.parent / file
         try:
             lines = path.read_text("utf-8").splitlines()
@@ -202,9 +205,8 @@ Shown = list[tuple[str, regions.Region]]
 
 def shown(env: BuildEnvironment) -> Shown:
     """(page, region) of every listing; lives and is pickled with env."""
-    if not hasattr(env, "openreg_shown"):
-        env.openreg_shown = []
-    return env.openreg_shown
+    found: Shown = vars(env).setdefault("openreg_shown", [])
+    return found
 
 
 # The patterns of what a page's tables are made from, and when each file was
@@ -213,9 +215,8 @@ MadeFrom = tuple[set[str], dict[str, int]]
 
 
 def tables_of(env: BuildEnvironment) -> dict[str, MadeFrom]:
-    if not hasattr(env, "openreg_tables"):
-        env.openreg_tables = {}
-    return env.openreg_tables
+    made: dict[str, MadeFrom] = vars(env).setdefault("openreg_tables", {})
+    return made
 
 
 def outdated(
@@ -238,7 +239,7 @@ def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
-    env.openreg_shown = [entry for entry in shown(env) if entry[0] != docname]
+    shown(env)[:] = [entry for entry in shown(env) if entry[0] != docname]
     tables_of(env).pop(docname, None)
 
 
@@ -263,7 +264,7 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
     One whose text and links are those of the last print is not made again.
     """
-    builder = app.builder
+    builder = cast(StandaloneHTMLBuilder, app.builder)
     titles = sorted((p, t.astext()) for p, t in app.env.titles.items())
     style = builder.build_info.config_hash, *titles
     look = hash_of(style, builder.templates.newest_template_mtime())

@@ -154,6 +154,7 @@ def passed(suite: xml.Element) -> dict[str, list[str]]:
         if not {"failure", "error", "skipped"} & {part.tag for part in case}:
             # "book.start.md", or "backend.tests.test_stream.TestOrder"
             where = CASE.fullmatch(case.attrib["classname"])
+            assert where, case.attrib
             path, suffix, within = where.groups()
             file = path.replace(".", "/") + (suffix or ".py")
             name = case.attrib["name"].partition("[")[0]

@@ -212,11 +212,12 @@ def find_fences(page: str, text: str, above: int = 0) -> Iterator[Fence]:
         kind, _, argument = token.info.strip().partition(" ")
         if token.type == "code_block":
             kind = "(indented)"
-        line = above + token.map[0] + 1
+        first, past = token.map or (0, 0)  # which a fence always has
+        line = above + first + 1
         if kind in CONTAINERS:
             yield from find_fences(page, token.content, line)
         else:
-            end = above + token.map[1]
+            end = above + past
             yield Fence(page, line, kind, argument.strip(), token.content, end)
 
 

@@ -68,7 +68,7 @@ def around(app: Sphinx, env: BuildEnvironment) -> list[str]:
         (page, title.astext()) for page, title in env.titles.items()
     )
     menu = [env.toctree_includes.get(page) for page, _ in titles]
-    of_all = listing.hash_of(app.openreg_proof, titles, menu)
+    of_all = listing.hash_of(vars(app)["openreg_proof"], titles, menu)
     labels = env.domains.standard_domain.labels
     slugs = {
         page: [(name, said) for name, (_, *said) in data["myst_slugs"].items()]
@@ -81,7 +81,8 @@ def around(app: Sphinx, env: BuildEnvironment) -> list[str]:
         there = [labels.get(name) for name in NAMED.findall(text)]
         heads = [slugs.get(b) for a, b in links() if a == page]
         now[page] = listing.hash_of(of_all, there, heads, related(env, page))
-    before, env.openreg_around = getattr(env, "openreg_around", {}), now
+    before = vars(env).get("openreg_around", {})
+    vars(env)["openreg_around"] = now
     return [page for page in now if now[page] != before.get(page)]
 
 
