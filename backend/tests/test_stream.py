@@ -339,9 +339,9 @@ class TestOrder:
         with openreg.stream(one):
             x.fill_(1)
         order(one, two)
+        assert not two.query()  # it waits, and has nothing else to do
         with openreg.stream(two):
             y = x + 1
-        assert not two.query()
         gate.open()
         two.synchronize()
         with openreg.stream(two):
@@ -352,10 +352,10 @@ class TestOrder:
         one, two = openreg.Stream(0), openreg.Stream(1)
         gate = hold(one)
         two.wait_stream(one)
+        assert not two.query()
         with openreg.stream(two):
             x = torch.zeros(2, device="openreg:1")
             x.fill_(1)
-        assert not two.query()
         gate.open()
         two.synchronize()
         assert one.query()
