@@ -64,6 +64,13 @@ def test_map_is_the_tree() -> None:
     assert rows == tree
 
 
+def test_each_seam_has_the_test_that_the_map_promises() -> None:
+    promised = "`test_hooks.py` judges `csrc/runtime/hooks.cpp`, and so on"
+    assert promised in README
+    for source in (ROOT / "backend" / "csrc" / "runtime").glob("*.cpp"):
+        assert (ROOT / f"backend/tests/test_{source.stem}.py").exists(), source
+
+
 def make_clone(folder: Path, *commands: str) -> list[str]:
     """A clone in which nox is a script that says how it was called."""
     (folder / ".ci").mkdir()
