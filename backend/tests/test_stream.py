@@ -691,12 +691,15 @@ class TestAutograd:
             y.backward()
         assert seen == [side]
 
-    def test_two_forwards_on_two_streams_meet_in_one_backward(self) -> None:
+    @pytest.mark.queued
+    def test_two_forwards_on_two_streams_meet_in_one_backward(
+        self, hold
+    ) -> None:
         one, two = openreg.Stream(), openreg.Stream()
         x = torch.arange(4.0, device="openreg")
         openreg.synchronize()
+        gate = hold(one)
         with openreg.stream(one):
-            sleep(10)
             left = x.clone().requires_grad_()
             a = left * 3
         with openreg.stream(two):
@@ -705,8 +708,12 @@ class TestAutograd:
         here = openreg.current_stream()
         here.wait_stream(one)
         here.wait_stream(two)
-        (a + b).sum().backward()
+        assert not here.query()
+        loss = (a + b).sum()
+        gate.open()
+        loss.backward()
         openreg.synchronize()
+        assert loss.item() == 3 * 6 + 14
         assert left.grad.tolist() == [3, 3, 3, 3]
         assert right.grad.tolist() == [0, 2, 4, 6]
 
