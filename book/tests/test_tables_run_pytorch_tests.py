@@ -1,0 +1,64 @@
+"""The counts of PyTorch's databases are those of a run of today's tests."""
+
+import importlib.util
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+import regions
+import sweep_databases
+from tables import run_pytorch_tests
+
+EXAMPLE = regions.ROOT / "backend" / "examples" / "database_tests.py"
+
+
+@pytest.fixture
+def tests(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    monkeypatch.setenv("PYTORCH_TESTING_DEVICE_ONLY_FOR", "openreg")
+    spec = importlib.util.spec_from_file_location("database_tests", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    torch.backends.__allow_nonbracketed_mutation_flag = True
+    return module
+
+
+@pytest.mark.filterwarnings("ignore::ImportWarning")
+def test_the_counts_are_of_todays_tests_and_version(tests) -> None:
+    kept = run_pytorch_tests.databases_counted()
+    (made,) = (
+        value
+        for name, value in vars(tests).items()
+        if name.startswith("TestDatabases")
+    )
+    for test, database in sweep_databases.DATABASES.items():
+        names = [name for name in dir(made) if name.startswith(f"{test}_")]
+        assert len(names) == sum(kept["counts"][database].values()) > 0
+        row = f"| `{database}` | {len(names)} |"
+        assert row in run_pytorch_tests.databases(), (
+            "run sweep_databases.py --record"
+        )
+    assert kept["torch"] == torch.__version__.partition("+")[0]
+    failed = sum(ends["failed"] for ends in kept["counts"].values())
+    assert len(kept["failed"]) == failed
+
+
+REPORT = """
+<testsuites><testsuite>
+<testcase name="test_operator_sin_openreg_float32" />
+<testcase name="test_operator_cos_openreg_float32"><skipped /></testcase>
+<testcase name="test_module_nn_GLU"><failure>no</failure></testcase>
+<testcase name="test_optimizer_SGD"><error>a worker died</error></testcase>
+</testsuite></testsuites>
+"""
+
+
+def test_each_end_of_a_test_is_counted(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    report.write_text(REPORT)
+    found = sweep_databases.count(report)
+    assert list(found["counts"]) == ["op_db", "module_db", "optim_db"]
+    ends = [tuple(ends.values()) for ends in found["counts"].values()]
+    assert ends == [(1, 1, 0), (0, 0, 1), (0, 0, 1)]
+    assert found["failed"] == ["test_module_nn_GLU", "test_optimizer_SGD"]
