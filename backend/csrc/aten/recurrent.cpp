@@ -6,12 +6,12 @@
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/RNN.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/kernels.h"
@@ -170,11 +170,11 @@ bool runs_by_layer(
     return tensor.is_privateuseone() && tensor.scalar_type() == at::kFloat;
   };
   return at::globalContext().userEnabledMkldnn() &&
-         !at::autocast::is_autocast_enabled(at::kPrivateUse1) &&
+         c10::impl::tls_is_dispatch_key_excluded(
+             c10::DispatchKey::AutocastPrivateUse1) &&
          serves(input) && input.numel() != 0 && hx.size() == 2 &&
-         std::all_of(hx.begin(), hx.end(), serves) &&
-         std::all_of(params.begin(), params.end(), serves) &&
-         hx[0].sizes() == hx[1].sizes();
+         hx[0].sizes() == hx[1].sizes() && std::ranges::all_of(hx, serves) &&
+         std::ranges::all_of(params, serves);
 }
 
 // [recurrent-layers] A composite operator that is worth a kernel of its own.
