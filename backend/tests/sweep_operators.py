@@ -3,7 +3,7 @@
 `nox -s ops` runs this. Each question (an operator, a dtype, and what is asked)
 goes to a worker process, so that one that crashes costs its own answer only.
 Answers are kept in a file for this very build, and a later run asks only what
-is missing. Exits with 1 when a fault is not in operators_known.py, or when a
+is missing. Exits with 1 when a fault is not in operators_known.toml, or when a
 line there is no longer needed.
 """
 
@@ -181,7 +181,7 @@ def report(answers: Answers, whole: bool) -> int:
     found = {question: a["faults"] for question, a in answers.items()}
     for known in stale(found, questions()) if whole else []:
         wrong += 1
-        print(f"no longer needed in operators_known.py: {known}")
+        print(f"no longer needed in operators_known.toml: {known}")
     columns = ("right", "listed", "wrong", "calls")
     print(f"{'dtype':10}", *(f"{column:>8}" for column in columns))
     for dtype in dict.fromkeys(question.dtype for question in answers):

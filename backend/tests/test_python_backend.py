@@ -1,16 +1,20 @@
 """The Python backend: what it does, and that each of its limits is one."""
 
+from __future__ import annotations
+
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
 import _fresh
-import regions
-from rows import Row, rows
+import _rows
 
-LIMITS = rows("python_backend.limits")
-EXAMPLE = regions.ROOT / "backend" / "examples" / "python_backend.py"
+pytestmark = pytest.mark.one_mode
+
+LIMITS = _rows.read("python_backend")["limits"]
+EXAMPLE = Path(__file__).parents[1] / "examples" / "python_backend.py"
 
 PROGRAM = """
 import io, json, sys, warnings
@@ -55,10 +59,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
     """What one process says to all probes."""
-    probes = [
-        *DOES,
-        *(row.probe for row in LIMITS),
-    ]
+    probes = [*DOES, *(row["probe"] for row in LIMITS)]
     process = run(PROGRAM, json.dumps(probes))
     assert process.returncode == 0, process.stdout
     last = process.stdout.splitlines()[-1]
@@ -73,9 +74,9 @@ def test_it_computes(probe: str, answers: dict[str, str]) -> None:
 
 
 @pytest.mark.proves("python-limits")
-@pytest.mark.parametrize("row", LIMITS, ids=lambda row: row.probe)
-def test_a_limit_is_one(row: Row, answers: dict[str, str]) -> None:
-    assert answers[row.probe].startswith(row.says)
+@pytest.mark.parametrize("row", LIMITS, ids=lambda row: row["probe"])
+def test_a_limit_is_one(row: dict[str, str], answers: dict[str, str]) -> None:
+    assert answers[row["probe"]].startswith(row["says"])
 
 
 def test_a_new_storage_ends_the_process() -> None:
