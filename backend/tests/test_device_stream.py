@@ -212,6 +212,28 @@ def test_blocking_waits_for_other_threads_and_for_values():
     assert printed == "['opened', 'waited', 'kernel'] True True\n{}\n"
 
 
+def test_blocking_waits_for_the_turn_of_another_thread():
+    code = """
+    import threading
+    log, begun, go_on = [], threading.Event(), threading.Event()
+    stream = make_stream()
+    def take():
+        with turn(stream):
+            begun.set()
+            go_on.wait()
+            log.append("turn")
+    thread = threading.Thread(target=take)
+    thread.start()
+    begun.wait()
+    threading.Timer(0.05, go_on.set).start()
+    kernel = Kernel(lambda args: log.append("kernel") or 0)
+    launch(kernel, stream)
+    print(log, tasks(str))
+    """
+    printed = d.check_run(WORKERS + code, OPENREG_LAUNCH="blocking")
+    assert printed == "['turn', 'kernel'] {}\n"
+
+
 # Turns
 
 
