@@ -83,9 +83,10 @@ Config read_config() {
     if (!is_one_of(text, {"auto", "async", "blocking"})) {
       refuse("OPENREG_LAUNCH", "auto, async or blocking");
     }
-    config.launch = text[1] == 'u'   ? Launch::kAuto
-                    : text[1] == 's' ? Launch::kAsync
-                                     : Launch::kBlocking;
+    const std::string_view mode = text;
+    config.launch = mode == "blocking" ? Launch::kBlocking
+                    : mode == "async"  ? Launch::kAsync
+                                       : Launch::kAuto;
   }
   if (const char* text = getenv("OPENREG_SEGV_HANDLER")) {
     if (!is_one_of(text, {"0", "1"})) {
