@@ -127,7 +127,7 @@ orError_t launch_task(
     task();
     return orSuccess;
   };
-  const Label label{Task::kKind, Task::kName, task.count};
+  Label label{Task::kKind, Task::kName, task.count};
   return launch(stream, label, must, body, [&] {
     stage(&task);
     const auto run = [](void* args) {

@@ -96,7 +96,7 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
       return queue(
           stream,
           Work{
-              {orTraceKernel, nullptr},
+              {orTraceKernel, "wait"},  // of the stream's own, not traced
               run,
               nullptr,
               Arguments(new Wait(wait), release)});

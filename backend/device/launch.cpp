@@ -79,7 +79,7 @@ void run_queued(orStream& stream, const Work& work) {
   const char* const outside = this_thread.inside;
   this_thread.inside = work.label.name;
   void* const args = work.args.get();
-  const orError_t answer = run(stream, work.label, work.id, [&] {
+  const orError_t answer = run(stream, work.label, [&] {
     return work.host != nullptr ? run_host(work.host, args)
                                 : run_kernel(work.kernel, args);
   });
@@ -95,7 +95,7 @@ void run_queued(orStream& stream, const Work& work) {
 
 using namespace openreg;
 
-// [dev-launch-kernel] The one way in which kernels reach a device.
+// [dev-launch-kernel] A kernel runs here in its turn, or is packed up for later.
 orError_t orLaunchKernel(
     orStream_t stream,
     const char* name,
@@ -114,7 +114,7 @@ orError_t orLaunchKernel(
   if (place == nullptr) {
     return orPeekAtLastError();
   }
-  const Label label{orTraceKernel, name};
+  Label label{orTraceKernel, name};
   return guarded("orLaunchKernel", [&] {
     return launch(
         place,
@@ -140,7 +140,7 @@ orError_t orLaunchHostFunc(
   if (place == nullptr) {
     return orPeekAtLastError();
   }
-  const Label label{orTraceHostFunc, "host function"};
+  Label label{orTraceHostFunc, "host function"};
   return guarded("orLaunchHostFunc", [&] {
     return launch(
         place,

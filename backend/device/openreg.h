@@ -243,7 +243,7 @@ typedef void (*orReleaseFn)(void* args);
  * If it fails later, its device fails: what is queued there is dropped,
  * waits end, and launches and waits are orErrorDeviceFailed until
  * orDeviceReset.
- * `name` must outlive the process (a literal).
+ * `name` is for traces and errors, and must outlive the process (a literal).
  * Twin: cudaLaunchKernel. Differs: that copies the arguments, and a context
  * whose kernel failed cannot be reset. */
 OPENREG_API orError_t orLaunchKernel(
@@ -337,6 +337,7 @@ orStreamWaitValue64(orStream_t stream, const uint64_t* address, uint64_t value);
  * orStreamEndTurn, which the same thread must call. What this thread launches
  * on the stream meanwhile runs at once, and so does a turn inside the turn.
  * As with a lock, the holder must not wait for work that waits for the turn.
+ * `name` is for traces, and must stay readable until the turn ends.
  * orStreamEndTurn by another thread is orErrorNotPermitted.
  * Twin: none. Differs: a CPU's kernel library needs the caller's thread, a
  * GPU's does not. */
@@ -404,13 +405,15 @@ typedef enum orTraceKind {
   orTraceCopy = 1,
   orTraceSet = 2,
   orTraceHostFunc = 3,
+  orTraceTurn = 4, /* what a thread does between begin and end of its turn */
 } orTraceKind;
 
 typedef struct orTraceRecord {
   orTracePhase phase;
   orTraceKind kind;
-  const char* name; /* the kernel's; "copy", "set" or "host function" */
+  const char* name; /* the launch's or turn's; "copy", "set", "host function" */
   int device;
+  int thread;       /* that launched the work: its gettid() */
   uint64_t stream;  /* 0 for a default stream, else a number of its own */
   size_t bytes;     /* of a copy or set, else 0 */
   uint64_t work;    /* the same in the three records of one piece of work */
@@ -418,15 +421,35 @@ typedef struct orTraceRecord {
 } orTraceRecord;
 
 typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
-
-/* Calls fn(record, user) from now on; one subscriber at a time, fn NULL ends
- * it, and then no call is under way any more. Calls come from several threads.
- * fn must not call the device. Work that
- * was dropped has no start and no end.
- * Twin: none. Differs: CUPTI, a library of its own, does it with callbacks and
- * records. */
-OPENREG_API orError_t orTraceSubscribe(orTraceFn fn, void* user);
 /* [/dev-trace] */
+typedef struct orSubscriber* orSubscriber_t;
+
+/* [dev-trace-subscribe] Whoever likes is told. */
+/* Calls fn(record, user) for all work that is launched from now on, in every
+ * launch mode: each has a launch, a start and an end, in this order, and those
+ * of one stream come in its order. Work that was dropped has only the first.
+ * Waits for events and values are a stream's own business and have none.
+ * A name is the launcher's choice; PyTorch's backend gives an operator's full
+ * name, as the dispatcher prints it: "aten::add.Tensor", "aten::cumsum".
+ * There may be several subscribers. Calls come from several threads, each on
+ * the thread that launches or runs the work. `record` and its name are valid
+ * during the call, from which launching, waiting, subscribing and
+ * unsubscribing are orErrorNotPermitted.
+ * Twin: cuptiSubscribe. Differs: CUPTI is a library of its own, has one
+ * subscriber, and gives starts and ends as activity records in buffers. */
+OPENREG_API orError_t
+orTraceSubscribe(orSubscriber_t* subscriber, orTraceFn fn, void* user);
+
+/* When it returns no call is under way any more, and none will come.
+ * orErrorInvalidResourceHandle for who is no subscriber, or no longer.
+ * Twin: cuptiUnsubscribe. */
+OPENREG_API orError_t orTraceUnsubscribe(orSubscriber_t subscriber);
+
+/* How many subscribe, for readers only, to be read as an atomic: a launcher
+ * that would have to make a name looks here first.
+ * Twin: none. Differs: CUDA's kernels have names in the binary. */
+OPENREG_API extern int orTraceSubscribers;
+/* [/dev-trace-subscribe] */
 
 /* [dev-ipc] Memory that processes share. */
 /* A block of device memory, for another process. Its pages are a part of a

@@ -319,7 +319,23 @@ orError_t orStreamBeginTurn(orStream_t stream, const char* name) {
   if (found == nullptr) {
     return orPeekAtLastError();
   }
-  return guarded("orStreamBeginTurn", [&] { return begin_turn(*found); });
+  return guarded("orStreamBeginTurn", [&] {
+    Label label{orTraceTurn, name};
+    announce(*found, &label);
+    std::unique_ptr<TracedTurn> traced;
+    if (label.work != 0) [[unlikely]] {
+      traced = std::make_unique<TracedTurn>();
+      traced->label = label;
+    }
+    const orError_t error = begin_turn(*found);
+    if (traced != nullptr && error == orSuccess) {
+      write_trace(orTraceStart, *found, label);
+      traced->depth = found->depth;
+      traced->outer = std::move(found->traced);
+      found->traced = std::move(traced);
+    }
+    return error;
+  });
 }
 
 // Also of a stream that was destroyed or a device that failed meanwhile.
@@ -328,8 +344,9 @@ orError_t orStreamEndTurn(orStream_t stream) {
   if (machine == nullptr) {
     return orPeekAtLastError();
   }
+  const bool is_default = find_default_stream(machine, stream) != nullptr;
   const StreamRef destroyed =
-      machine->open ? machine->streams.find(stream) : nullptr;
+      machine->open && !is_default ? machine->streams.find(stream) : nullptr;
   const StreamRef found =
       destroyed != nullptr ? destroyed : find_stream(machine, stream);
   if (found == nullptr) {
@@ -339,6 +356,10 @@ orError_t orStreamEndTurn(orStream_t stream) {
     return fail(
         orErrorNotPermitted,
         "orStreamEndTurn: this thread does not hold the stream's turn");
+  }
+  if (found->traced != nullptr && found->traced->depth == found->depth) {
+    write_trace(orTraceEnd, *found, found->traced->label);
+    found->traced = std::move(found->traced->outer);
   }
   end_turn(*found);
   forget_if_done(machine, *found);

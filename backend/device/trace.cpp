@@ -1,25 +1,13 @@
 #include <time.h>
+#include <unistd.h>
 
 #include "device/state.h"
 
 // Records of what devices do, for whoever asks.
 
+int orTraceSubscribers = 0;
+
 namespace openreg {
-
-std::atomic<bool> tracing{false};
-
-namespace {
-
-std::shared_mutex subscriber_mutex;
-orTraceFn subscriber = nullptr;
-void* subscriber_user = nullptr;
-
-}  // namespace
-
-uint64_t number_work() {
-  static std::atomic<uint64_t> last{0};
-  return ++last;
-}
 
 uint64_t now() {
   timespec time;
@@ -28,36 +16,92 @@ uint64_t now() {
          static_cast<uint64_t>(time.tv_nsec);
 }
 
-// The subscriber cannot leave while it is being called.
+// [dev-write-trace] Whoever is being told cannot leave meanwhile.
+// Nor can it launch or wait: the work that it hears of would be in its way.
 void write_trace(
-    orTracePhase phase, const orStream& stream, Label label, uint64_t id) {
-  const std::shared_lock lock(subscriber_mutex);
-  if (subscriber == nullptr) {
-    return;
+    orTracePhase phase, const orStream& stream, const Label& label) {
+  Machine* const machine = ready_machine;
+  const char* const outside =
+      std::exchange(this_thread.inside, "a function that listens to traces");
+  {
+    const std::shared_lock lock(machine->tracing_mutex);
+    const orTraceRecord record{
+        phase,
+        label.kind,
+        label.name,
+        stream.device->index,
+        label.thread,
+        stream.number,
+        label.bytes,
+        label.work,
+        now()};
+    for (const orSubscriber& subscriber : machine->subscribers) {
+      subscriber.fn(&record, subscriber.user);
+    }
   }
-  const orTraceRecord record{
-      phase,
-      label.kind,
-      label.name,
-      stream.device->index,
-      stream.number,
-      label.bytes,
-      id,
-      now()};
-  subscriber(&record, subscriber_user);
+  this_thread.inside = outside;
 }
+// [/dev-write-trace]
+
+void announce_traced(const orStream& stream, Label* label) {
+  static std::atomic<uint64_t> last{0};
+  if (this_thread.system_number == 0) {
+    this_thread.system_number = gettid();
+  }
+  label->work = ++last;
+  label->thread = this_thread.system_number;
+  write_trace(orTraceLaunch, stream, *label);
+}
+
+namespace {
+
+void count_subscribers(const Machine& machine) {
+  std::atomic_ref(orTraceSubscribers)
+      .store(static_cast<int>(machine.subscribers.size()));
+}
+
+}  // namespace
 
 }  // namespace openreg
 
 using namespace openreg;
 
-orError_t orTraceSubscribe(orTraceFn fn, void* user) {
-  if (get_machine() == nullptr) {
+orError_t orTraceSubscribe(
+    orSubscriber_t* subscriber, orTraceFn fn, void* user) {
+  Machine* const machine = get_machine();
+  if (machine == nullptr || check_outside("orTraceSubscribe") != orSuccess) {
     return orPeekAtLastError();
   }
-  const std::unique_lock lock(subscriber_mutex);
-  subscriber = fn;
-  subscriber_user = user;
-  tracing = fn != nullptr;
+  if (subscriber == nullptr || fn == nullptr) {
+    return fail(
+        orErrorInvalidValue, "orTraceSubscribe: subscriber or fn is NULL");
+  }
+  return guarded("orTraceSubscribe", [&] {
+    static uintptr_t last = 0x5B5C000000000000;
+    const std::unique_lock lock(machine->tracing_mutex);
+    const auto handle = reinterpret_cast<orSubscriber_t>(last + 16);
+    machine->subscribers.push_back({handle, fn, user});
+    last += 16;
+    *subscriber = handle;
+    count_subscribers(*machine);
+    return orSuccess;
+  });
+}
+
+orError_t orTraceUnsubscribe(orSubscriber_t subscriber) {
+  Machine* const machine = get_machine();
+  if (machine == nullptr || check_outside("orTraceUnsubscribe") != orSuccess) {
+    return orPeekAtLastError();
+  }
+  const std::unique_lock lock(machine->tracing_mutex);
+  if (std::erase_if(machine->subscribers, [&](const orSubscriber& other) {
+        return other.handle == subscriber;
+      }) == 0) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "%p is not a subscriber, or has unsubscribed",
+        static_cast<void*>(subscriber));
+  }
+  count_subscribers(*machine);
   return orSuccess;
 }

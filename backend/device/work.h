@@ -56,11 +56,13 @@ class Arguments {
 };
 // [/dev-arguments]
 
-// What a trace says about a piece of work.
+// What traces say about a piece of work.
 struct Label {
   orTraceKind kind;
-  const char* name;  // NULL: the stream's own business, not to be traced
+  const char* name;
   size_t bytes = 0;
+  uint64_t work = 0;  // its number; 0: it was launched while nobody listened
+  int thread = 0;     // that launched it
 };
 
 // Work that is queued; whoever destroys it, releases it.
@@ -69,7 +71,13 @@ struct Work {
   orKernelFn kernel;
   orHostFn host;  // instead of a kernel
   Arguments args;
-  uint64_t id = 0;  // in the trace, when there is one
+};
+
+// A turn that somebody listens to, until it ends.
+struct TracedTurn {
+  Label label{};
+  int depth = 0;
+  std::unique_ptr<TracedTurn> outer;
 };
 
 // A point in a stream's order, which comes once.
@@ -119,8 +127,9 @@ struct orStream {
   uint64_t number = 0;             // 0 for a default stream
   std::atomic<uint64_t> state{0};  // pieces not yet done, and kBusy
   std::atomic<uint64_t> holder{openreg::kNobody};  // the thread with the turn
-  int depth = 0;     // of turns in turns, the holder's own
-  std::mutex mutex;  // guards all below
+  int depth = 0;  // of turns in turns, the holder's own
+  std::unique_ptr<openreg::TracedTurn> traced;  // the innermost, as well
+  std::mutex mutex;                             // guards all below
   std::condition_variable changed;
   std::deque<openreg::Piece> queue;
   bool has_worker = false;
@@ -135,6 +144,13 @@ struct orEvent {
   unsigned flags = 0;
   std::mutex mutex;
   openreg::MomentRef moment;  // NULL before the first record
+};
+
+// Who is told of what the devices do.
+struct orSubscriber {
+  orSubscriber_t handle;
+  orTraceFn fn;
+  void* user;
 };
 
 namespace openreg {
@@ -202,6 +218,7 @@ struct ThreadState {
   const char* inside = nullptr;  // the device's own work that it runs
   int device = 0;                // the current one
   bool has_complained = false;   // a kernel that runs here, with a sentence
+  int system_number = 0;         // given when it is first traced
 };
 
 extern constinit thread_local ThreadState this_thread
@@ -324,44 +341,48 @@ inline Claim claim(orStream& stream, bool must) {
 }
 // [/dev-claim]
 
-extern std::atomic<bool> tracing;
-uint64_t number_work();
 void write_trace(
-    orTracePhase phase, const orStream& stream, Label label, uint64_t id);
+    orTracePhase phase, const orStream& stream, const Label& label);
+void announce_traced(const orStream& stream, Label* label);
 
-inline uint64_t announce(const orStream& stream, Label label) {
-  if (!tracing.load(std::memory_order_relaxed)) [[likely]] {
-    return 0;
+// [dev-announce] While nobody listens, a launch pays one load for it.
+inline void announce(const orStream& stream, Label* label) {
+  if (std::atomic_ref(orTraceSubscribers).load(std::memory_order_relaxed) != 0)
+      [[unlikely]] {
+    announce_traced(stream, label);
   }
-  const uint64_t id = number_work();
-  write_trace(orTraceLaunch, stream, label, id);
-  return id;
 }
+// [/dev-announce]
 
 // A kernel that fails at the call is its caller's business alone.
 orError_t report_kernel(
     const orStream& stream, const char* name, orError_t answer);
 
 template <typename Body>
-orError_t run(const orStream& stream, Label label, uint64_t id, Body&& body) {
-  if (id != 0) [[unlikely]] {
-    write_trace(orTraceStart, stream, label, id);
+orError_t run(const orStream& stream, const Label& label, Body&& body) {
+  if (label.work != 0) [[unlikely]] {
+    write_trace(orTraceStart, stream, label);
   }
   const orError_t answer = body();
-  if (id != 0) [[unlikely]] {
-    write_trace(orTraceEnd, stream, label, id);
+  if (label.work != 0) [[unlikely]] {
+    write_trace(orTraceEnd, stream, label);
   }
   return answer;
 }
 
 // [dev-run-or-queue] Work runs here in its turn, or is packed up for later.
+// What is packed has the label with what was announced.
 template <typename Body, typename Pack>
 orError_t launch(
-    const StreamRef& stream, Label label, bool must, Body&& body, Pack&& pack) {
-  const uint64_t id = announce(*stream, label);
+    const StreamRef& stream,
+    Label& label,
+    bool must,
+    Body&& body,
+    Pack&& pack) {
+  announce(*stream, &label);
   const Claim claimed = claim(*stream, must);
   if (claimed == Claim::kHere) [[likely]] {
-    const orError_t answer = run(*stream, label, id, body);
+    const orError_t answer = run(*stream, label, body);
     end_turn(*stream);
     return answer == orSuccess ? orSuccess
                                : report_kernel(*stream, label.name, answer);
@@ -369,9 +390,7 @@ orError_t launch(
   if (claimed == Claim::kFailed) {
     return orPeekAtLastError();
   }
-  Work work = pack();
-  work.id = id;
-  return queue(stream, std::move(work));
+  return queue(stream, pack());
 }
 // [/dev-run-or-queue]
 

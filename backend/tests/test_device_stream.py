@@ -3,7 +3,7 @@
 import ctypes
 import os
 import threading
-from ctypes import c_int, c_void_p
+from ctypes import byref, c_int, c_void_p
 
 import pytest
 
@@ -988,6 +988,7 @@ def test_device_is_not_reset_in_a_turn(device_one):
 def test_forked_child_is_cut_off_from_streams():
     code = """
     stream, event, gate = make_stream(), make_event(), Gate()
+    listener = ctypes.cast(TraceFunction(lambda record, user: None), c_void_p)
     gate.hold(stream)
     record(event, stream)
     if os.fork() == 0:
@@ -996,7 +997,8 @@ def test_forked_child_is_cut_off_from_streams():
             ("orStreamDestroy", stream), ("orEventQuery", event),
             ("orEventDestroy", event), ("orDeviceSynchronize",),
             ("orDeviceReset",), ("orStreamBeginTurn", None, b"turn"),
-            ("orStreamEndTurn", None), ("orTraceSubscribe", None, None),
+            ("orStreamEndTurn", None), ("orTraceUnsubscribe", None),
+            ("orTraceSubscribe", byref(c_void_p()), listener, None),
         ]:
             try:
                 call(name, *arguments)
@@ -1066,21 +1068,29 @@ def test_many_threads_streams_events_and_turns(driver, mode):
 # Tracing
 
 
+KERNEL, COPY, SET, HOST, TURN = range(5)
+
+
 class Trace(list):
     """The records of what happens inside a `with`."""
 
     def __enter__(self):
         self.function = d.TraceFunction(self.note)
-        d.call("orTraceSubscribe", cast(self.function), 5)
+        function = cast(self.function)
+        self.handle = d.result(c_void_p, "orTraceSubscribe", function, 5)
         return self
 
     def __exit__(self, *_):
-        d.call("orTraceSubscribe", None, None)
+        d.call("orTraceUnsubscribe", self.handle)
 
     def note(self, record, user):
         assert user == 5
         found = record.contents
         self.append({name: getattr(found, name) for name, _ in found._fields_})
+        self.heard(found.name)
+
+    def heard(self, name):
+        """What a test does then."""
 
 
 @pytest.mark.proves("emulator.orTraceSubscribe")
@@ -1140,3 +1150,168 @@ def test_dropped_work_is_traced_at_its_launch_alone(log, device_one):
     assert [(record["phase"], record["name"]) for record in trace] == [
         (0, b"dropped")
     ]
+
+
+def told(trace):
+    return [(x["phase"], x["kind"], x["name"]) for x in trace]
+
+
+def test_work_that_runs_at_its_launch_is_traced_too(log, blocks):
+    with Trace() as trace:
+        d.launch(log.kernel("k"), None, name=b"relu")
+        d.call("orMemset", blocks[0], 0, 16)
+        d.synchronize()
+    assert told(trace) == [
+        (phase, kind, name)
+        for kind, name in [(KERNEL, b"relu"), (SET, b"set")]
+        for phase in range(3)
+    ]
+    assert {x["thread"] for x in trace} == {threading.get_native_id()}
+
+
+def test_turns_are_traced_one_inside_the_other(stream):
+    with Trace() as trace:
+        with d.turn(stream, b"outer"):
+            with d.turn(stream, b"inner"):
+                assert [x["phase"] for x in trace] == [0, 1, 0, 1]
+            d.launch(d.Kernel(lambda _: 0), stream, name=b"within")
+        with d.turn(stream, b"next"):
+            pass
+    phases = [(x["phase"], x["name"]) for x in trace]
+    assert phases == [
+        (0, b"outer"), (1, b"outer"),
+        (0, b"inner"), (1, b"inner"), (2, b"inner"),
+        (0, b"within"), (1, b"within"), (2, b"within"),
+        (2, b"outer"),
+        (0, b"next"), (1, b"next"), (2, b"next"),
+    ]  # fmt: skip
+    kinds = {x["name"]: x["kind"] for x in trace}
+    assert kinds.pop(b"within") == KERNEL
+    assert set(kinds.values()) == {TURN}
+
+
+def test_turn_that_was_begun_before_a_trace_is_not_in_it(stream):
+    with d.turn(stream, b"before"):
+        trace = Trace().__enter__()
+        with d.turn(stream, b"seen"):
+            pass
+    trace.__exit__()
+    assert told(trace) == [(phase, TURN, b"seen") for phase in range(3)]
+
+
+@pytest.mark.queued
+def test_turn_starts_when_the_work_before_it_has_ended(log, stream, gate):
+    def take():
+        with d.turn(stream, b"turn"):
+            pass
+
+    with Trace() as trace:
+        gate.hold(stream)
+        d.launch(log.kernel("k"), stream, name=b"k")
+        trace.heard = lambda name: gate.open()
+        thread = threading.Thread(target=take)
+        thread.start()
+        thread.join()
+    assert [(x["phase"], x["name"]) for x in trace] == [
+        (0, b"k"), (0, b"turn"), (1, b"k"), (2, b"k"), (1, b"turn"),
+        (2, b"turn"),
+    ]  # fmt: skip
+
+
+def listeners():
+    return ctypes.c_int.in_dll(d.library, "orTraceSubscribers").value
+
+
+@pytest.mark.proves("emulator.orTraceUnsubscribe")
+def test_each_subscriber_hears_what_is_launched_until_it_leaves(log, stream):
+    before = listeners()
+    first, second = Trace(), Trace()
+    with first:
+        d.launch(log.kernel("a"), stream, name=b"a")
+        with second:
+            assert listeners() == before + 2
+            d.launch(log.kernel("b"), stream, name=b"b")
+            d.synchronize(stream)
+        d.launch(log.kernel("c"), stream, name=b"c")
+        d.synchronize(stream)
+    assert listeners() == before
+    names = [x["name"] for x in first if x["phase"] == 0]
+    assert names == [b"a", b"b", b"c"]
+    of_b = [x for x in first if x["name"] == b"b"]
+    assert [x for x in second if x["name"] == b"b"] == of_b
+
+
+@pytest.mark.proves("messages.is-not-a-subscriber")
+def test_subscribers_are_checked(stream):
+    function = cast(d.TraceFunction(lambda record, user: None))
+    for where, what in (None, function), (byref(c_void_p()), None):
+        with refused("orErrorInvalidValue", "subscriber or fn is NULL"):
+            d.call("orTraceSubscribe", where, what, None)
+    trace = Trace()
+    with trace:
+        pass
+    for handle in (trace.handle, None):
+        with refused("orErrorInvalidResourceHandle", "is not a subscriber"):
+            d.call("orTraceUnsubscribe", handle)
+
+
+def test_a_subscriber_can_neither_launch_nor_wait_nor_leave(log, stream):
+    """It would wait for itself, or hear of its own work for ever."""
+    handle, answers = c_void_p(), []
+
+    @d.TraceFunction
+    def listen(record, user):
+        for name, *arguments in [
+            ("orLaunchKernel", stream, b"k", log.kernel("k"), None, None),
+            ("orStreamSynchronize", stream), ("orStreamBeginTurn", stream, b""),
+            ("orTraceSubscribe", byref(c_void_p()), cast(listen), None),
+            ("orTraceUnsubscribe", handle),
+        ]:  # fmt: skip
+            try:
+                d.call(name, *arguments)
+                answers.append(name)
+            except d.DeviceError as error:
+                answers.append((error.name, "listens to traces" in str(error)))
+
+    d.call("orTraceSubscribe", byref(handle), cast(listen), None)
+    with d.turn(stream):
+        pass
+    d.call("orTraceUnsubscribe", handle)
+    assert answers == [("orErrorNotPermitted", True)] * 5 * 3
+    d.launch(log.kernel("after"), stream)
+    d.synchronize(stream)
+    assert log == ["after"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_work_is_traced_in_every_mode(mode):
+    code = """
+    told = []
+
+    @TraceFunction
+    def listen(record, user):
+        found = record.contents
+        told.append((found.work, found.phase, found.kind, found.name.decode()))
+
+    handle, memory, side = c_void_p(), malloc(16), make_stream()
+    call("orTraceSubscribe", byref(handle), ctypes.cast(listen, c_void_p), None)
+    kernel, host = Kernel(lambda _: 0), HostFunction(lambda _: None)
+    for stream in None, side:
+        launch(kernel, stream, name=b"k")
+        call("orMemcpyAsync", memory, memory, 16, DEFAULT, stream)
+        call("orMemsetAsync", memory, 0, 16, stream)
+        launch_host(host, stream)
+        with turn(stream, b"t"):
+            launch(kernel, stream, name=b"inside")
+        synchronize(stream)
+    call("orTraceUnsubscribe", handle)
+    works = {}
+    for work, phase, *what in told:
+        works.setdefault(work, []).append(phase)
+        if phase == 0:
+            print(*what)
+    print(sorted(works) == list(works), set(map(str, works.values())))
+    """
+    once = "0 k\n1 copy\n2 set\n3 host function\n4 t\n0 inside\n"
+    printed = d.check_run(code, OPENREG_LAUNCH=mode)
+    assert printed == 2 * once + "True {'[0, 1, 2]'}\n"

@@ -93,7 +93,7 @@ def test_error_is_the_callers_where_work_runs_at_the_call(
             operator(x, index)
             with pytest.raises(torch.AcceleratorError) as error:
                 used.synchronize()
-            assert f"kernel {kernel} on device 1" in str(error.value)
+            assert f"kernel aten::{kernel} on device 1" in str(error.value)
             assert str(cpu) in str(error.value)
             torch.openreg.reset_device(1)
         else:
@@ -199,7 +199,7 @@ def select_wrongly_held(x: torch.Tensor, stream: torch.Stream) -> None:
 def assert_tells_all(error: torch.AcceleratorError) -> None:
     assert error.error_code == 10  # orErrorDeviceFailed
     text = str(error)
-    assert "kernel gather on device 1" in text
+    assert "kernel aten::gather on device 1" in text
     assert "index 9 is out of bounds for dimension 0 with size 4" in text
     assert "torch.openreg.reset_device()" in text
     assert "OPENREG_LAUNCH=blocking" in text

@@ -512,7 +512,8 @@ class TestRefused:
         ):
             work(*arguments)
         assert first_line(device.value) == first_line(cpu.value)
-        assert not records
+        # Nothing is queued, though a kernel may refuse it in its turn.
+        assert {record.kind for record in records} <= {"turn"}
         assert [x.cpu().equal(y) for x, y in zip(arguments, tensors)]  # noqa: B905
         assert (arguments[0] + 1).shape == tensors[0].shape
 

@@ -96,8 +96,10 @@ Outputs attention(
   for (const auto& tensor : {query, key, value, bias.value_or(Tensor())}) {
     common.add(tensor);
   }
-  auto [output, logsumexp] =
-      run_on_aliases("attention", common.index(), [&](auto&& alias) {
+  auto [output, logsumexp] = run_on_aliases(
+      "aten::_scaled_dot_product_fused_attention_overrideable",
+      common.index(),
+      [&](auto&& alias) {
         return at::_scaled_dot_product_flash_attention_for_cpu(
             alias(query),
             alias(key),
@@ -139,23 +141,25 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     const Tensor& /*philox_seed*/,
     const Tensor& /*philox_offset*/,
     std::optional<double> scale) {
-  const auto device = query.device().index();
   // [attention-backward] Gradients of query, key and value.
-  return run_on_aliases("attention_backward", device, [&](auto&& alias) {
-    const auto [grad_query, grad_key, grad_value] =
-        at::_scaled_dot_product_flash_attention_for_cpu_backward(
-            alias(grad),
-            alias(query),
-            alias(key),
-            alias(value),
-            alias(output),
-            alias(logsumexp),
-            dropout,
-            is_causal,
-            bias.defined() ? std::optional(alias(bias)) : std::nullopt,
-            scale);
-    return std::tuple(grad_query, grad_key, grad_value, Tensor());
-  });
+  return run_on_aliases(
+      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+      query.device().index(),
+      [&](auto&& alias) {
+        const auto [grad_query, grad_key, grad_value] =
+            at::_scaled_dot_product_flash_attention_for_cpu_backward(
+                alias(grad),
+                alias(query),
+                alias(key),
+                alias(value),
+                alias(output),
+                alias(logsumexp),
+                dropout,
+                is_causal,
+                bias.defined() ? std::optional(alias(bias)) : std::nullopt,
+                scale);
+        return std::tuple(grad_query, grad_key, grad_value, Tensor());
+      });
   // [/attention-backward]
 }
 

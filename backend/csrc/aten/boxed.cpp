@@ -15,6 +15,7 @@
 #include "csrc/aten/registry.h"
 #include "csrc/dtype/widen.h"
 #include "csrc/runtime/generator.h"
+#include "csrc/runtime/name.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
 // boxed form of the arguments, so it needs no signature: see what each value
@@ -240,7 +241,7 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
         std::move(value),
         needs == Needs::kContiguous);
   }
-  launch(device, schema.name().c_str(), [&] {
+  launch(device, name_of(op), [&] {
     KernelScope scope(device);
     try {
       if constexpr (needs == Needs::kDtypes) {

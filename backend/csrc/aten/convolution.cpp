@@ -107,7 +107,7 @@ at::Tensor convolution(
     run_or_queue(
         sure,
         device,
-        "convolution",
+        "aten::convolution_overrideable",
         &convolve_into,
         result,
         input,
@@ -122,7 +122,8 @@ at::Tensor convolution(
     return result;
   }
   // [convolution-forward] On an idle stream the CPU's kernel makes its result.
-  return run_on_aliases("convolution", device, [&](auto&& alias) {
+  constexpr auto name = "aten::convolution_overrideable";
+  return run_on_aliases(name, device, [&](auto&& alias) {
     return at::convolution(
         alias(input),
         alias(weight),
@@ -154,21 +155,21 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
   common.add(weight);
   // A bias has one number for each output channel.
   const std::array<int64_t, 1> bias_size{grad_output.size(1)};
-  return run_on_aliases(
-      "convolution_backward", common.index(), [&](auto&& alias) {
-        return at::convolution_backward(
-            alias(grad_output),
-            alias(input),
-            alias(weight),
-            at::OptionalIntArrayRef(bias_size),
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            output_mask);
-      });
+  constexpr auto name = "aten::convolution_backward_overrideable";
+  return run_on_aliases(name, common.index(), [&](auto&& alias) {
+    return at::convolution_backward(
+        alias(grad_output),
+        alias(input),
+        alias(weight),
+        at::OptionalIntArrayRef(bias_size),
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        output_mask);
+  });
 }
 
 }  // namespace

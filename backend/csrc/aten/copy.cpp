@@ -77,7 +77,8 @@ void copy_elements(const at::Tensor& src, const at::Tensor& dst) {
   const auto copy = [](const at::Tensor& to, const at::Tensor& from) {
     to.copy_(from);
   };
-  run_or_queue(sure, device_index(src, dst), "copy", copy, dst, src);
+  run_or_queue(
+      sure, device_index(src, dst), "aten::_copy_from", copy, dst, src);
 }
 // [/copy-elements]
 
@@ -198,7 +199,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   const auto device = self.device().index();
   at::Scalar result;
   const void* const source = to_kernel(self.const_data_ptr());
-  launch(device, "item", [&] {
+  launch(device, "aten::_local_scalar_dense", [&] {
     AT_DISPATCH_V2(
         self.scalar_type(),
         "_local_scalar_dense",
@@ -222,10 +223,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 void register_copies(const Registrar& add) {
   add("_copy_from", &copy_from);
   add("_copy_from_and_resize", &copy_from_and_resize);
-}
-
-void register_item(const Registrar& add) {
-  add("_local_scalar_dense", &local_scalar_dense);
+  if (full_operator_set()) {
+    add("_local_scalar_dense", &local_scalar_dense);
+  }
 }
 
 // [copy-math-bits] A copy handles conjugate and negative bits itself.

@@ -42,7 +42,7 @@ Tensor custom_abs(const Tensor& self) {
   run_or_queue(
       is_usual(self),
       self.device().index(),
-      "custom_abs",
+      "openreg::custom_abs",
       [](const Tensor& from, Tensor to) { at::cpu::abs_out(to, from); },
       self,
       result);
@@ -70,7 +70,7 @@ Tensor swiglu(const Tensor& x, const Tensor& gate) {
   run_or_queue(
       is_usual(x),
       device->index(),
-      "swiglu",
+      "openreg::swiglu",
       [](const Tensor& value, const Tensor& gating, Tensor to) {
         at::cpu::silu_out(to, gating);
         at::_ops::mul_out::call(value, to, to);

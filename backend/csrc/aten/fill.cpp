@@ -26,7 +26,7 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
   run_or_queue(
       /*sure=*/true,
       device,
-      "fill_",
+      "aten::fill_.Scalar",
       [](at::Tensor to, const at::Scalar& number) {
         at::cpu::fill_(to, number);
       },
@@ -46,7 +46,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   run_or_queue(
       is_usual_or_bool(self) && is_usual_or_bool(value),
       self.device().index(),
-      "fill_",
+      "aten::fill_.Tensor",
       [](at::Tensor to, const at::Tensor& from) { at::cpu::fill_(to, from); },
       self,
       value);
@@ -58,7 +58,7 @@ at::Tensor& zero_(at::Tensor& self) {
   run_or_queue(
       is_usual_or_bool(self),
       self.device().index(),
-      "zero_",
+      "aten::zero_",
       [](at::Tensor to) { at::cpu::zero_(to); },
       self);
   return self;

@@ -18,7 +18,7 @@ at::Tensor gather(
     const at::Tensor& index,
     bool sparse_grad) {
   return run_structured<at::native::structured_gather_out>(
-      "gather", is_usual_or_bool(self), self, dim, index, sparse_grad);
+      "aten::gather", is_usual_or_bool(self), self, dim, index, sparse_grad);
 }
 
 // What is not plain takes the alias kernel, which words the errors, too.
@@ -38,7 +38,7 @@ at::Tensor index_select(
   run_or_queue(
       is_usual_or_bool(self),
       self.device().index(),
-      "index_select",
+      "aten::index_select",
       [](const at::Tensor& from,
          int64_t along,
          const at::Tensor& which,

@@ -23,9 +23,7 @@ void register_dropout_backward(const Registrar& add);
 
 // Operators whose call is so short that every nanosecond shows. Without them
 // the alias kernel or the fallback would serve.
-void register_item(const Registrar& add);
 void register_pointwise(const Registrar& add);
-void register_abs(const Registrar& add);
 
 // Operators that are queued: their result's shape is known before they run.
 void register_fills(const Registrar& add);

@@ -17,13 +17,13 @@ bool match(const at::Tensor& a, const at::Tensor& b) {
 // What `meta` does not check takes its turn, so that it is refused at the call.
 at::Tensor mm(const at::Tensor& self, const at::Tensor& mat2) {
   return run_structured<at::native::structured_mm_out_cpu>(
-      "mm", match(self, mat2), self, mat2);
+      "aten::mm", match(self, mat2), self, mat2);
 }
 // [/matmul-kernels]
 
 at::Tensor bmm(const at::Tensor& self, const at::Tensor& mat2) {
   return run_structured<at::native::structured_bmm_out_cpu>(
-      "bmm", match(self, mat2), self, mat2);
+      "aten::bmm", match(self, mat2), self, mat2);
 }
 
 at::Tensor addmm(
@@ -38,7 +38,7 @@ at::Tensor addmm(
       converts(alpha, type) && mat1.dim() == 2 && mat2.dim() == 2 &&
       at::is_expandable_to(self.sizes(), {mat1.size(0), mat2.size(1)});
   return run_structured<at::native::structured_addmm_out_cpu>(
-      "addmm", sure, self, mat1, mat2, beta, alpha);
+      "aten::addmm", sure, self, mat1, mat2, beta, alpha);
 }
 
 }  // namespace

@@ -1,6 +1,4 @@
-#include <iterator>
-#include <string>
-#include <string_view>
+#include <algorithm>
 
 #include <ATen/native/Activation.h>
 #include <ATen/native/BinaryOps.h>
@@ -36,6 +34,7 @@
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
 #include "csrc/aten/structured.h"
+#include "csrc/runtime/name.h"
 
 // The shortest way to a CPU kernel, for operators that take a microsecond: no
 // alias is made. PyTorch's structured kernel computes shape, strides and dtype
@@ -60,7 +59,7 @@ struct Shifted<stub, void (*)(at::TensorIteratorBase&, Args...)> {
         iterator.unsafe_replace_operand(i, to_kernel(address));
       }
     }
-    launch(iterator.device(0).index(), "pointwise", [&] {
+    launch(iterator.device(0).index(), LoopOf::current, [&] {
       (*stub)(c10::kCPU, iterator, args...);
     });
   }
@@ -157,14 +156,11 @@ bool shifts(const at::Tensor& self, const Rest&... rest) {
          runs_inline(std::max({index_of(self), index_of(rest)...}));
 }
 
-inline bool usual(const at::Tensor& tensor) {
-  return is_usual_or_bool(tensor);
-}
-inline bool usual(const at::Scalar&) {
-  return true;
-}
 inline bool fits(const at::Scalar& number, const at::Tensor& tensor) {
   return converts(number, tensor.scalar_type());
+}
+inline bool fits(const at::Tensor& tensor, const at::Tensor&) {
+  return is_usual_or_bool(tensor);
 }
 template <typename A, typename B>
 bool fits(const A&, const B&) {
@@ -174,10 +170,10 @@ bool fits(const A&, const B&) {
 // Whether the other form cannot fail: `meta` has checked all but these.
 template <typename... Args>
 bool sure(const Args&... args) {
-  const auto fits_all = [&](const auto& number) {
-    return (fits(number, args) && ...);
+  const auto fits_all = [&](const auto& one) {
+    return (fits(one, args) && ...);
   };
-  return (usual(args) && ...) && (fits_all(args) && ...);
+  return (fits_all(args) && ...);
 }
 
 // [pointwise-run] After `meta`, one of the two second halves.
@@ -189,6 +185,7 @@ void finish(
     const at::Tensor& output,
     const Args&... args) {
   if (shifts(args...)) {
+    const LoopOf loop(name);
     kernel.impl(args..., output);
     return;
   }
@@ -213,6 +210,7 @@ at::Tensor& run_out(at::Tensor& out, const Args&... args) {
   }
   Into<Kernel> kernel(out);
   kernel.meta(args...);
+  const LoopOf loop(full_name<Op>);
   kernel.impl(args..., out);
   return out;
 }
@@ -220,15 +218,6 @@ at::Tensor& run_out(at::Tensor& out, const Args&... args) {
 
 // Which dtypes go the short way. Others take an alias.
 enum class Takes { kAll, kFloats };
-
-// "add_" of "aten::add_", as streams and their errors call it.
-template <typename Op>
-constexpr const char* short_name = Op::name + std::size("aten::") - 1;
-
-// "add_.Tensor", as operators are registered.
-std::string name_in(std::string_view schema) {
-  return std::string(schema.substr(0, schema.find('(')));
-}
 
 // A function with the signature of `Op`, functional or in place.
 template <typename Row, typename Op, typename Signature = typename Op::schema>
@@ -239,7 +228,7 @@ template <typename Row, typename Op, typename... T>
 struct Form<Row, Op, at::Tensor(const at::Tensor&, T...)> {
   static at::Tensor call(const at::Tensor& self, T... rest) {
     return Row::suits(self)
-               ? Row::run(short_name<Op>, self, *number_for(self, rest)...)
+               ? Row::run(full_name<Op>, self, *number_for(self, rest)...)
                : Alias<Op>::call(self, rest...);
   }
 };
@@ -249,7 +238,7 @@ struct Form<Row, Op, at::Tensor&(at::Tensor&, T...)> {
   static at::Tensor& call(at::Tensor& self, T... rest) {
     return Row::suits(self)
                ? Row::run_in_place(
-                     short_name<Op>, self, *number_for(self, rest)...)
+                     full_name<Op>, self, *number_for(self, rest)...)
                : Alias<Op>::call(self, rest...);
   }
 };
@@ -279,7 +268,7 @@ struct Row {
   }
   template <typename... Ops>
   static void add(const Registrar& add) {
-    (add(name_in(Ops::schema_str).c_str(), &Form<Row, Ops>::call), ...);
+    (add(full_name<Ops> + sizeof("aten::") - 1, &Form<Row, Ops>::call), ...);
   }
 };
 // [/pointwise-row]
@@ -304,11 +293,24 @@ at::Tensor& mul_out(
       out.is_same(other) && (type == at::kFloat || type == at::kDouble);
   if (reversed || out.is_same(self)) {
     return Mul::run_in_place(
-        "mul_", out, *number_for(out, reversed ? self : other));
+        full_name<at::_ops::mul_out>,
+        out,
+        *number_for(out, reversed ? self : other));
   }
   return run_out<at::native::structured_mul_out, at::_ops::mul_out>(
       out, self, *number_for(self, other));
 }
+
+// [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
+// What the loop has no code for takes an alias. So do complex numbers, whose
+// result it would copy to wherever `out` is.
+at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
+  const LoopOf loop(full_name<at::_ops::abs_out>);
+  return is_usual(self) && !self.is_complex()
+             ? at::native::abs_out(self, out)
+             : Alias<at::_ops::abs_out>::call(self, out);
+}
+// [/pointwise-abs]
 
 }  // namespace
 
@@ -337,22 +339,9 @@ void register_pointwise(const Registrar& add) {
   Row<structured_addcdiv_out, op::addcdiv_out, kFloats>::add<op::addcdiv_>(add);
   Row<Threshold, op::threshold_backward_grad_input, kFloats>::add<
       op::threshold_backward>(add);
-}
-// [/pointwise-register]
-
-// [pointwise-abs] PyTorch's own abs, which works for every device with a stub.
-// What the loop has no code for takes an alias. So do complex numbers, whose
-// result it would copy to wherever `out` is.
-static at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
-  return is_usual(self) && !self.is_complex()
-             ? at::native::abs_out(self, out)
-             : Alias<at::_ops::abs_out>::call(self, out);
-}
-
-void register_abs(const Registrar& add) {
   add("abs.out", &abs_out);
 }
-// [/pointwise-abs]
+// [/pointwise-register]
 
 }  // namespace openreg
 

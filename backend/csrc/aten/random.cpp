@@ -22,7 +22,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     const at::Tensor& input, double p, std::optional<bool> train) {
   const auto device = input.device().index();
   const auto generator = inner_generator(default_generator(device), device);
-  return run_on_aliases("native_dropout", device, [&](auto&& alias) {
+  return run_on_aliases("aten::native_dropout", device, [&](auto&& alias) {
     const auto x = alias(input);
     if (!train.value_or(true)) {
       return std::tuple(x.clone(), at::ones_like(x, at::kBool));
@@ -40,7 +40,7 @@ at::Tensor native_dropout_backward(
   common.add(grad_output);
   common.add(mask);
   return run_on_aliases(
-      "native_dropout_backward", common.index(), [&](auto&& alias) {
+      "aten::native_dropout_backward", common.index(), [&](auto&& alias) {
         const auto grad = alias(grad_output);
         // Dividing by 1 - p rounds as the forward pass did.
         const auto noise = alias(mask).to(grad.scalar_type());

@@ -76,7 +76,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
   const auto device =
       cell_device({input_gates, hidden_gates, cx, input_bias, hidden_bias});
   // [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
-  return run_on_aliases("lstm_cell", device, [&](auto&& alias) {
+  return run_on_aliases("aten::_thnn_fused_lstm_cell", device, [&](auto alias) {
     const auto gates = gates_of(
         biased(alias, input_gates, input_bias) +
             biased(alias, hidden_gates, hidden_bias),
@@ -103,21 +103,22 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
                                                : at::zeros_like(alias(like));
   };
   const auto device = cell_device({grad_hy, grad_cy, cx, cy, workspace});
-  return run_on_aliases("lstm_cell_backward", device, [&](auto&& alias) {
-    const auto gates = gates_of(alias(workspace), 4);
-    const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
-    const auto grad_h = or_zero(alias, grad_hy, cy);
-    const auto squashed = alias(cy).tanh();
-    const auto grad_c =
-        grad_h * o * tanh_slope(squashed) + or_zero(alias, grad_cy, cy);
-    const auto grad_gates = concat(
-        {grad_c * g * sigmoid_slope(i),
-         grad_c * alias(cx) * sigmoid_slope(f),
-         grad_c * i * tanh_slope(g),
-         grad_h * squashed * sigmoid_slope(o)});
-    return std::tuple(
-        grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor());
-  });
+  return run_on_aliases(
+      "aten::_thnn_fused_lstm_cell_backward_impl", device, [&](auto&& alias) {
+        const auto gates = gates_of(alias(workspace), 4);
+        const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
+        const auto grad_h = or_zero(alias, grad_hy, cy);
+        const auto squashed = alias(cy).tanh();
+        const auto grad_c =
+            grad_h * o * tanh_slope(squashed) + or_zero(alias, grad_cy, cy);
+        const auto grad_gates = concat(
+            {grad_c * g * sigmoid_slope(i),
+             grad_c * alias(cx) * sigmoid_slope(f),
+             grad_c * i * tanh_slope(g),
+             grad_h * squashed * sigmoid_slope(o)});
+        return std::tuple(
+            grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor());
+      });
 }
 
 // r, z, n are reset, update and new gates; `hidden` is n's hidden part before
@@ -130,7 +131,7 @@ std::tuple<Tensor, Tensor> gru_cell(
     const Bias& hidden_bias) {
   const auto device =
       cell_device({input_gates, hidden_gates, hx, input_bias, hidden_bias});
-  return run_on_aliases("gru_cell", device, [&](auto&& alias) {
+  return run_on_aliases("aten::_thnn_fused_gru_cell", device, [&](auto alias) {
     const auto in = gates_of(biased(alias, input_gates, input_bias), 3);
     const auto hid = gates_of(biased(alias, hidden_gates, hidden_bias), 3);
     const auto r = (hid[0] + in[0]).sigmoid();
@@ -144,23 +145,24 @@ std::tuple<Tensor, Tensor> gru_cell(
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
     const Tensor& grad_hy, const Tensor& workspace, bool has_bias) {
   const auto device = cell_device({grad_hy, workspace});
-  return run_on_aliases("gru_cell_backward", device, [&](auto&& alias) {
-    const auto saved = gates_of(alias(workspace), 5);
-    const auto &r = saved[0], &z = saved[1], &n = saved[2];
-    const auto &hx = saved[3], &hidden = saved[4];
-    const auto grad = alias(grad_hy);
-    const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
-    const auto grad_n = grad * (1 - z) * tanh_slope(n);
-    const auto grad_r = grad_n * hidden * sigmoid_slope(r);
-    const auto grad_in = concat({grad_r, grad_z, grad_n});
-    const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
-    return std::tuple(
-        grad_in,
-        grad_hid,
-        grad * z,
-        has_bias ? grad_in.sum(0) : Tensor(),
-        has_bias ? grad_hid.sum(0) : Tensor());
-  });
+  return run_on_aliases(
+      "aten::_thnn_fused_gru_cell_backward", device, [&](auto&& alias) {
+        const auto saved = gates_of(alias(workspace), 5);
+        const auto &r = saved[0], &z = saved[1], &n = saved[2];
+        const auto &hx = saved[3], &hidden = saved[4];
+        const auto grad = alias(grad_hy);
+        const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
+        const auto grad_n = grad * (1 - z) * tanh_slope(n);
+        const auto grad_r = grad_n * hidden * sigmoid_slope(r);
+        const auto grad_in = concat({grad_r, grad_z, grad_n});
+        const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
+        return std::tuple(
+            grad_in,
+            grad_hid,
+            grad * z,
+            has_bias ? grad_in.sum(0) : Tensor(),
+            has_bias ? grad_hid.sum(0) : Tensor());
+      });
 }
 
 // What the kernel for a layer takes: float32 all, and no projection.

@@ -23,7 +23,7 @@ at::Tensor sum(
     return Alias<at::_ops::sum_dim_IntList>::call(self, dim, keepdim, dtype);
   }
   return run_structured<at::native::structured_sum_out>(
-      "sum", /*sure=*/true, self, dim, keepdim, dtype);
+      "aten::sum.dim_IntList", /*sure=*/true, self, dim, keepdim, dtype);
 }
 
 // [reduction-nansum] The CPU's kernel takes no complex numbers, its sum does.
@@ -44,13 +44,13 @@ void nansum(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 at::Tensor softmax(const at::Tensor& self, int64_t dim, bool half_to_float) {
   return run_structured<at::native::structured_softmax_cpu_out>(
-      "softmax", has_fractions(self), self, dim, half_to_float);
+      "aten::_softmax", has_fractions(self), self, dim, half_to_float);
 }
 
 at::Tensor log_softmax(
     const at::Tensor& self, int64_t dim, bool half_to_float) {
   return run_structured<at::native::structured_log_softmax_cpu_out>(
-      "log_softmax", has_fractions(self), self, dim, half_to_float);
+      "aten::_log_softmax", has_fractions(self), self, dim, half_to_float);
 }
 
 }  // namespace

@@ -18,9 +18,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_recurrent(add);
     register_attention(add);
     register_dropout_backward(add);
-    register_item(add);
     register_pointwise(add);
-    register_abs(add);
     register_fills(add);
     register_matmul(add);
     register_reductions(add);

@@ -16,12 +16,13 @@ static std::tuple<at::Tensor, at::Tensor> mm_reduce(
   CommonDevice common;
   common.add(self);
   common.add(other);
-  return run_on_aliases("mm_reduce", common.index(), [&](auto&& alias) {
-    const auto wanted = [&](const at::Tensor& tensor) {
-      return alias(tensor).set_requires_grad(tensor.requires_grad());
-    };
-    return at::_sparse_mm_reduce_impl(wanted(self), wanted(other), reduce);
-  });
+  return run_on_aliases(
+      "aten::_sparse_mm_reduce_impl", common.index(), [&](auto&& alias) {
+        const auto wanted = [&](const at::Tensor& tensor) {
+          return alias(tensor).set_requires_grad(tensor.requires_grad());
+        };
+        return at::_sparse_mm_reduce_impl(wanted(self), wanted(other), reduce);
+      });
 }
 
 // [sparse-register] The same kernels again, under the keys of the layouts.

@@ -31,8 +31,8 @@ class Turn {
 };
 
 // Runs `kernel` on this thread, in the order of the current stream of `device`.
-// Raises what it raises; results may be read when it returns. `name` must
-// outlive the process: a literal or a schema's name.
+// Raises what it raises; results may be read when it returns. `name` is the
+// operator's, as in "aten::add.Tensor", and must outlive the call.
 template <typename Kernel>
 void launch(c10::DeviceIndex device, const char* name, Kernel&& kernel) {
   const Turn turn(device, name);

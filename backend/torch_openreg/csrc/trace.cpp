@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <array>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
@@ -24,6 +25,7 @@ using Record = std::tuple<
     std::string,  // kind
     std::string,  // name
     int,          // device
+    int,          // thread
     uint64_t,     // stream
     size_t,       // bytes
     uint64_t,     // work
@@ -32,13 +34,14 @@ using Record = std::tuple<
 // [trace-collect] Records come from the device's threads, which own no Python.
 // So they are kept in C++ until Python asks. A name may be gone by then.
 struct Trace {
+  orSubscriber_t subscriber = nullptr;
   std::mutex mutex;
-  bool running = false;
   std::vector<Record> records;
 
   static void add(const orTraceRecord* record, void* trace) {
     constexpr std::array phases{"launch", "start", "end"};
-    constexpr std::array kinds{"kernel", "copy", "set", "host function"};
+    constexpr std::array kinds{
+        "kernel", "copy", "set", "host function", "turn"};
     auto* const self = static_cast<Trace*>(trace);
     const std::lock_guard lock(self->mutex);
     self->records.emplace_back(
@@ -46,6 +49,7 @@ struct Trace {
         kinds[record->kind],
         record->name,
         record->device,
+        record->thread,
         record->stream,
         record->bytes,
         record->work,
@@ -54,34 +58,26 @@ struct Trace {
 };
 // [/trace-collect]
 
-// Workers may outlive the process's statics.
-Trace& trace() {
-  static auto* const only = new Trace;
-  return *only;
+std::unique_ptr<Trace> begin_trace() {
+  auto trace = std::make_unique<Trace>();
+  OPENREG_CHECK(orTraceSubscribe(&trace->subscriber, &Trace::add, trace.get()));
+  return trace;
 }
 
-void begin_trace() {
-  const std::lock_guard lock(trace().mutex);
-  TORCH_CHECK(
-      !trace().running,
-      "The devices are traced already. Expected one trace at a time; leave the "
-      "`with torch.openreg.testing.trace()` that is open.");
-  OPENREG_CHECK(orTraceSubscribe(&Trace::add, &trace()));
-  trace().running = true;
-}
-
-std::vector<Record> end_trace() {
-  OPENREG_CHECK(orTraceSubscribe(nullptr, nullptr));
-  const std::lock_guard lock(trace().mutex);
-  trace().running = false;
-  return std::exchange(trace().records, {});
+std::vector<Record> end_trace(Trace& trace) {
+  OPENREG_CHECK(orTraceUnsubscribe(trace.subscriber));
+  return std::move(trace.records);
 }
 
 }  // namespace
 
 void bind_trace(py::module_& m) {
+  py::class_<Trace>(m, "_Trace");
   m.def("_begin_trace", torch::wrap_pybind_function_no_gil(&begin_trace));
-  m.def("_end_trace", torch::wrap_pybind_function_no_gil(&end_trace));
+  m.def(
+      "_end_trace",
+      torch::wrap_pybind_function_no_gil(&end_trace),
+      py::arg("trace"));
 }
 
 }  // namespace openreg

@@ -56,9 +56,10 @@ class Record(NamedTuple):
     """Something that happened on a device."""
 
     phase: str  # "launch", "start" or "end"
-    kind: str  # "kernel", "copy", "set" or "host function"
-    name: str
+    kind: str  # "kernel", "turn", "copy", "set" or "host function"
+    name: str  # of a kernel or turn its operator's, such as "aten::add.Tensor"
     device: int
+    thread: int  # that launched it, as threading.get_native_id() has it
     stream: int  # 0: a default stream, else a number for each made stream
     bytes: int  # of a copy or a set, else 0
     work: int  # the same in the records of one piece of work
@@ -69,19 +70,19 @@ class Record(NamedTuple):
 def trace() -> Iterator[list[Record]]:
     """Collects what all devices do; the list is filled at the end.
 
-    What is still pending then leaves no further record: synchronize first.
-    Kernels that run on the calling thread in their turn leave none at all.
+    Each kernel, copy and fill has three records: its launch, start and end.
+    A kernel that runs on the calling thread takes its turn there, and is of
+    kind `turn`; the launch mode says which do. Traces may overlap.
 
-    Raises:
-        RuntimeError: The devices are traced already.
+    What is still pending then leaves no further record: synchronize first.
     """
     _lazy_init()
     records: list[Record] = []
-    _C._begin_trace()
+    running = _C._begin_trace()
     try:
         yield records
     finally:
-        records.extend(Record(*record) for record in _C._end_trace())
+        records.extend(Record(*record) for record in _C._end_trace(running))
 
 
 # [/py-testing-trace]

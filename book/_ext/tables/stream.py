@@ -44,7 +44,8 @@ def stream_timeline() -> str:
         for lane, name in enumerate(names)
     ]
     for record in records:
-        x, name = place[record.work, record.phase], escape(record.name)
+        x = place[record.work, record.phase]
+        name = escape(record.name.removeprefix("aten::"))
         if record.phase == "launch":
             text.append(
                 f'<circle cx="{x}" cy="35" r="5"/>'

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+// Operators' names, as traces and errors have them.
+
+namespace openreg {
+
+// The operator's name in full, as the dispatcher prints it: "aten::add.Tensor".
+// It is made and kept only while somebody listens, else it lacks the overload.
+const char* name_of(const c10::OperatorHandle& op);
+
+// The same of a class of at::_ops, whose schema begins with the name.
+template <typename Op>
+constexpr auto letters = [] {
+  constexpr std::string_view schema = Op::schema_str;
+  std::array<char, sizeof("aten::") + schema.find('(')> name{"aten::"};
+  std::ranges::copy_n(schema.begin(), schema.find('('), name.begin() + 6);
+  return name;
+}();
+template <typename Op>
+constexpr const char* full_name = letters<Op>.data();
+
+// [name-loop] The operator whose loop this thread runs.
+// One loop serves several operators, and PyTorch does not tell it which.
+struct LoopOf {
+  explicit LoopOf(const char* name) : outer(std::exchange(current, name)) {}
+  ~LoopOf() {
+    current = outer;
+  }
+  const char* const outer;
+  static constinit thread_local const char* current
+      __attribute__((tls_model("initial-exec")));
+};
+// [/name-loop]
+
+}  // namespace openreg
