@@ -175,8 +175,36 @@ void keep_order(int thread) {
   SUCCEED(orEventDestroy(event));
 }
 
+// Hears of work between its subscription and its end, and of none outside.
+struct Listener {
+  bool listens = true;
+  std::atomic<long> heard{0};
+
+  static void hear(const orTraceRecord* record, void* listener) {
+    auto* const self = static_cast<Listener*>(listener);
+    CHECK(self->listens && record->work != 0);
+    ++self->heard;
+  }
+};
+
+void listen_now_and_then(const std::atomic<bool>* done, long* heard) {
+  while (!*done) {
+    Listener listener;
+    orSubscriber_t handle = nullptr;
+    SUCCEED(orTraceSubscribe(&handle, &Listener::hear, &listener));
+    usleep(200);
+    SUCCEED(orTraceUnsubscribe(handle));
+    listener.listens = false;
+    *heard += listener.heard;
+  }
+}
+
 template <typename Body>
 void on_threads(Body body) {
+  std::atomic<bool> done{false};
+  long heard[2] = {};
+  std::thread first(listen_now_and_then, &done, &heard[0]);
+  std::thread second(listen_now_and_then, &done, &heard[1]);
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
     threads.emplace_back(body, thread);
@@ -184,6 +212,10 @@ void on_threads(Body body) {
   for (std::thread& thread : threads) {
     thread.join();
   }
+  done = true;
+  first.join();
+  second.join();
+  CHECK(heard[0] > 0 && heard[1] > 0);
 }
 
 void stress_order() {
