@@ -3,15 +3,14 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <string_view>
 
-#include "device/state.h"
+#include "device/config.h"
 
 // The environment, read once. A value that is not understood is refused, not
 // guessed at: a misspelt capacity must not become the default one.
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
@@ -43,16 +42,6 @@ bool parse_bytes(std::string_view text, size_t most, size_t* bytes) {
   return true;
 }
 
-bool is_one_of(
-    std::string_view text, std::initializer_list<std::string_view> words) {
-  for (const std::string_view word : words) {
-    if (text == word) {
-      return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace
 
 // [dev-read-config] Each variable is read here and nowhere else.
@@ -80,22 +69,22 @@ Config read_config() {
     config.capacity = (number + config.page - 1) / config.page * config.page;
   }
   if (const char* text = getenv("OPENREG_LAUNCH")) {
-    if (!is_one_of(text, {"auto", "async", "blocking"})) {
+    const std::string_view mode = text;
+    config.launch = mode == "async"      ? Launch::kAsync
+                    : mode == "blocking" ? Launch::kBlocking
+                                         : Launch::kAuto;
+    if (config.launch == Launch::kAuto && mode != "auto") {
       refuse("OPENREG_LAUNCH", "auto, async or blocking");
     }
-    const std::string_view mode = text;
-    config.launch = mode == "blocking" ? Launch::kBlocking
-                    : mode == "async"  ? Launch::kAsync
-                                       : Launch::kAuto;
   }
   if (const char* text = getenv("OPENREG_SEGV_HANDLER")) {
-    if (!is_one_of(text, {"0", "1"})) {
+    config.explain_faults = std::string_view(text) == "1";
+    if (!config.explain_faults && std::string_view(text) != "0") {
       refuse("OPENREG_SEGV_HANDLER", "0 or 1");
     }
-    config.explain_faults = std::string_view(text) == "1";
   }
   return config;
 }
 // [/dev-read-config]
 
-}  // namespace openreg
+}  // namespace emulator

@@ -2,12 +2,12 @@
 #include <memory>
 #include <utility>
 
-#include "device/state.h"
+#include "device/launch.h"
 
 // Copies between host and devices, and filling. Everything that can be refused
 // is refused before the first byte moves.
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
@@ -348,9 +348,9 @@ orError_t set(Order order, void* ptr, int value, size_t count) {
 
 }  // namespace
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 orError_t orMemcpy(
     void* dst, const void* src, size_t count, orMemcpyKind kind) {

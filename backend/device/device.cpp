@@ -10,12 +10,13 @@
 #include <mutex>
 #include <string>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/fault.h"
 
 // How the machine comes to be: numbers at the first call, addresses and memory
 // at the first use, and nothing at all in a process forked after that.
 
-namespace openreg {
+namespace emulator {
 
 std::atomic<Machine*> ready_machine{nullptr};
 
@@ -228,9 +229,9 @@ Device* find_device(Machine* machine, int index) {
   return nullptr;
 }
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 orAddressSpace orReservedAddresses;
 

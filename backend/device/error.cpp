@@ -1,14 +1,49 @@
 #include <cstdarg>
 #include <cstdio>
+#include <iterator>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/error.h"
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
 thread_local orError_t last_error = orSuccess;
 thread_local char last_detail[768] = "";
+
+struct Words {
+  const char* name;
+  const char* meaning;
+};
+
+// By the number of the error.
+constexpr Words kWords[] = {
+    {"orSuccess", "no error"},
+    {"orErrorInvalidValue", "invalid argument"},
+    {"orErrorMemoryAllocation", "out of memory"},
+    {"orErrorInvalidConfiguration", "malformed environment variable"},
+    {"orErrorForkedProcess",
+     "the device was in use when this process was forked"},
+    {"orErrorInvalidDevice", "no such device"},
+    {"orErrorInvalidDevicePointer", "not a pointer to device memory in use"},
+    {"orErrorInvalidMemcpyDirection",
+     "the copy's kind does not fit its pointers"},
+    {"orErrorInvalidResourceHandle", "no such stream or event"},
+    {"orErrorLaunchFailure", "a kernel failed"},
+    {"orErrorDeviceFailed", "queued work of the device failed earlier"},
+    {"orErrorNotReady", "the work is not done yet"},
+    {"orErrorNotPermitted", "not permitted here"},
+    {"orErrorInitializationError", "the devices could not be started"},
+};
+static_assert(std::size(kWords) == orErrorInitializationError + 1);
+
+Words words_for(orError_t error) {
+  const size_t number = static_cast<size_t>(error);
+  return number < std::size(kWords)
+             ? kWords[number]
+             : Words{"unknown error code", "unknown error code"};
+}
 
 }  // namespace
 
@@ -42,87 +77,27 @@ orError_t report_failure(const Device& device, const char* sentence) {
 }
 // [/dev-failure]
 
-}  // namespace openreg
+}  // namespace emulator
 
 const char* orGetErrorName(orError_t error) {
-  switch (error) {
-    case orSuccess:
-      return "orSuccess";
-    case orErrorInvalidValue:
-      return "orErrorInvalidValue";
-    case orErrorMemoryAllocation:
-      return "orErrorMemoryAllocation";
-    case orErrorInvalidConfiguration:
-      return "orErrorInvalidConfiguration";
-    case orErrorForkedProcess:
-      return "orErrorForkedProcess";
-    case orErrorInvalidDevice:
-      return "orErrorInvalidDevice";
-    case orErrorInvalidDevicePointer:
-      return "orErrorInvalidDevicePointer";
-    case orErrorInvalidMemcpyDirection:
-      return "orErrorInvalidMemcpyDirection";
-    case orErrorInvalidResourceHandle:
-      return "orErrorInvalidResourceHandle";
-    case orErrorLaunchFailure:
-      return "orErrorLaunchFailure";
-    case orErrorDeviceFailed:
-      return "orErrorDeviceFailed";
-    case orErrorNotReady:
-      return "orErrorNotReady";
-    case orErrorNotPermitted:
-      return "orErrorNotPermitted";
-    case orErrorInitializationError:
-      return "orErrorInitializationError";
-  }
-  return "unknown error code";
+  return emulator::words_for(error).name;
 }
 
 const char* orGetErrorString(orError_t error) {
-  switch (error) {
-    case orSuccess:
-      return "no error";
-    case orErrorInvalidValue:
-      return "invalid argument";
-    case orErrorMemoryAllocation:
-      return "out of memory";
-    case orErrorInvalidConfiguration:
-      return "malformed environment variable";
-    case orErrorForkedProcess:
-      return "the device was in use when this process was forked";
-    case orErrorInvalidDevice:
-      return "no such device";
-    case orErrorInvalidDevicePointer:
-      return "not a pointer to device memory in use";
-    case orErrorInvalidMemcpyDirection:
-      return "the copy's kind does not fit its pointers";
-    case orErrorInvalidResourceHandle:
-      return "no such stream or event";
-    case orErrorLaunchFailure:
-      return "a kernel failed";
-    case orErrorDeviceFailed:
-      return "queued work of the device failed earlier";
-    case orErrorNotReady:
-      return "the work is not done yet";
-    case orErrorNotPermitted:
-      return "not permitted here";
-    case orErrorInitializationError:
-      return "the devices could not be started";
-  }
-  return "unknown error code";
+  return emulator::words_for(error).meaning;
 }
 
 // Reading the last error takes it; peeking leaves it.
 orError_t orGetLastError(void) {
-  const orError_t error = openreg::last_error;
-  openreg::last_error = orSuccess;
+  const orError_t error = emulator::last_error;
+  emulator::last_error = orSuccess;
   return error;
 }
 
 orError_t orPeekAtLastError(void) {
-  return openreg::last_error;
+  return emulator::last_error;
 }
 
 const char* orGetErrorDetail(void) {
-  return openreg::last_detail;
+  return emulator::last_detail;
 }

@@ -2,11 +2,13 @@
 #include <chrono>
 #include <thread>
 
-#include "device/state.h"
+#include "device/event.h"
+#include "device/launch.h"
+#include "device/worker.h"
 
 // Events: names for moments, and waits for them.
 
-namespace openreg {
+namespace emulator {
 
 // A moment comes once, and then stays.
 void Moment::complete() {
@@ -112,9 +114,9 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
 
 }  // namespace
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
   Machine* const machine = use_machine();

@@ -3,13 +3,14 @@
 
 #include <cerrno>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/fault.h"
 
 // The host touched device memory: say so, then let the process die as it
 // would have. All of this runs in a signal handler, where nothing may lock or
 // allocate.
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
@@ -107,9 +108,9 @@ void install_fault_handler() {
   sigaction(SIGBUS, &action, &previous_bus);
 }
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 // [dev-explain-fault] What the device knows about an address.
 size_t orExplainFault(const void* address, char* buffer, size_t size) {

@@ -1,10 +1,11 @@
 #include <cstdio>
 
-#include "device/state.h"
+#include "device/launch.h"
+#include "device/worker.h"
 
 // Kernels and host functions, and what becomes of a kernel that fails.
 
-namespace openreg {
+namespace emulator {
 
 std::atomic<Launch> launch_mode{Launch::kAuto};
 
@@ -91,9 +92,9 @@ void run_queued(orStream& stream, const Work& work) {
 }
 // [/dev-run-queued]
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 // [dev-launch-kernel] A kernel runs here in its turn, or is packed up for later.
 orError_t orLaunchKernel(

@@ -6,11 +6,12 @@
 #include <iterator>
 #include <mutex>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/memory.h"
 
 // Blocks of device memory, and of pinned host memory.
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
@@ -174,9 +175,9 @@ Block find_block(Machine* machine, const void* address) {
 }
 // [/dev-find-block]
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 // [dev-or-malloc] A device has a lock of its own, so none waits for another.
 orError_t orMalloc(void** ptr, size_t size) {

@@ -5,12 +5,13 @@
 #include <cstring>
 #include <mutex>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/share.h"
 
 // Blocks that processes share. A device's memory is a file, so a block is a
 // part of one, and another process maps that part where its kernels look.
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
@@ -106,9 +107,9 @@ uintptr_t import_block(
 
 }  // namespace
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 // Where the block lies in the file.
 orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {

@@ -1,10 +1,12 @@
 #include <algorithm>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/stream.h"
+#include "device/worker.h"
 
 // Streams: who may run work of one now, and who waits for it.
 
-namespace openreg {
+namespace emulator {
 
 constinit thread_local ThreadState this_thread{};
 
@@ -165,9 +167,9 @@ void wait_for_device(Machine* machine, Device* device) {
   }
 }
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 orError_t orDeviceGetDefaultStream(orStream_t* stream, int device) {
   if (stream == nullptr) {
@@ -223,7 +225,7 @@ orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
 }
 
 // What is pending is still done, so the worker or the last turn removes it.
-void openreg::forget_if_done(Machine* machine, const orStream& stream) {
+void emulator::forget_if_done(Machine* machine, const orStream& stream) {
   if (stream.destroyed && is_idle(stream)) {
     machine->streams.remove(stream.handle);
   }

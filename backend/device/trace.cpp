@@ -1,13 +1,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/trace.h"
 
 // Records of what devices do, for whoever asks.
 
 int orTraceSubscribers = 0;
 
-namespace openreg {
+namespace emulator {
 
 uint64_t now() {
   timespec time;
@@ -62,9 +63,9 @@ void count_subscribers(const Machine& machine) {
 
 }  // namespace
 
-}  // namespace openreg
+}  // namespace emulator
 
-using namespace openreg;
+using namespace emulator;
 
 orError_t orTraceSubscribe(
     orSubscriber_t* subscriber, orTraceFn fn, void* user) {

@@ -9,11 +9,13 @@
 #include <cstring>
 #include <thread>
 
-#include "device/state.h"
+#include "device/device.h"
+#include "device/launch.h"
+#include "device/worker.h"
 
 // The thread that runs a stream's queued work, and how it all ends.
 
-namespace openreg {
+namespace emulator {
 
 namespace {
 
@@ -194,4 +196,4 @@ void start_worker(const StreamRef& stream) {
   stream->has_worker = true;
 }
 
-}  // namespace openreg
+}  // namespace emulator

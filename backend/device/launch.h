@@ -1,0 +1,44 @@
+#pragma once
+
+#include "device/device.h"
+#include "device/trace.h"
+
+// How all work comes to a stream.
+
+namespace emulator {
+
+// Leaves work to the stream's worker. May throw.
+orError_t queue(const StreamRef& stream, Work&& work);
+
+// Runs work on a stream's worker, or drops it where the device has failed.
+void run_queued(orStream& stream, const Work& work);
+
+// A kernel that fails at the call is its caller's business alone.
+orError_t report_kernel(
+    const orStream& stream, const char* name, orError_t answer);
+
+// [dev-run-or-queue] Work runs here in its turn, or is packed up for later.
+// What is packed has the label with what was announced.
+template <typename Body, typename Pack>
+orError_t launch(
+    const StreamRef& stream,
+    Label& label,
+    bool must,
+    Body&& body,
+    Pack&& pack) {
+  announce(*stream, &label);
+  const Claim claimed = claim(*stream, must);
+  if (claimed == Claim::kHere) [[likely]] {
+    const orError_t answer = run(*stream, label, body);
+    end_turn(*stream);
+    return answer == orSuccess ? orSuccess
+                               : report_kernel(*stream, label.name, answer);
+  }
+  if (claimed == Claim::kFailed) {
+    return orPeekAtLastError();
+  }
+  return queue(stream, pack());
+}
+// [/dev-run-or-queue]
+
+}  // namespace emulator
