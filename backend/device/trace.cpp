@@ -10,6 +10,8 @@ int orTraceSubscribers = 0;
 
 namespace emulator {
 
+static std::atomic<uint64_t> last_work{0};
+
 uint64_t now() {
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
@@ -37,7 +39,9 @@ void write_trace(
         label.work,
         now()};
     for (const orSubscriber& subscriber : machine->subscribers) {
-      subscriber.fn(&record, subscriber.user);
+      if (label.work > subscriber.since) {
+        subscriber.fn(&record, subscriber.user);
+      }
     }
   }
   this_thread.inside = outside;
@@ -45,11 +49,10 @@ void write_trace(
 // [/dev-write-trace]
 
 void announce_traced(const orStream& stream, Label* label) {
-  static std::atomic<uint64_t> last{0};
   if (this_thread.system_number == 0) {
     this_thread.system_number = gettid();
   }
-  label->work = ++last;
+  label->work = ++last_work;
   label->thread = this_thread.system_number;
   write_trace(orTraceLaunch, stream, *label);
 }
@@ -81,7 +84,7 @@ orError_t orTraceSubscribe(
     static uintptr_t last = 0x5B5C000000000000;
     const std::unique_lock lock(machine->tracing_mutex);
     const auto handle = reinterpret_cast<orSubscriber_t>(last + 16);
-    machine->subscribers.push_back({handle, fn, user});
+    machine->subscribers.push_back({handle, fn, user, last_work});
     last += 16;
     *subscriber = handle;
     count_subscribers(*machine);

@@ -11,6 +11,7 @@ struct orSubscriber {
   orSubscriber_t handle;
   orTraceFn fn;
   void* user;
+  uint64_t since;  // the last work that was launched before
 };
 
 namespace emulator {
