@@ -89,10 +89,15 @@ def test_empty_cache_waits_for_work_and_lets_other_threads_run(side) -> None:
         x.add_(1)
     x.record_stream(side)
     del x
-    opener = threading.Timer(0.05, gate.open)
-    opener.start()
+    opened = threading.Event()
+
+    def open_gate() -> None:
+        opened.set()
+        gate.open()
+
+    threading.Timer(0.05, open_gate).start()
     torch.accelerator.empty_cache()
-    opener.join()
+    assert opened.is_set()
     assert side.query()
     assert torch.accelerator.memory_reserved() < 32 * MIB
     assert stat("num_sync_all_streams") > 0
