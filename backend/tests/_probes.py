@@ -383,10 +383,17 @@ NOT_ASKED = (
 )
 
 
+def has_kernel(func: Any) -> bool:
+    """Whether the device has a kernel, and not PyTorch one for all devices."""
+    key = "PrivateUse1"
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
 class Elsewhere(Probe):
     """A tensor on another device is refused, be it an argument or `out=`.
 
-    A number in a 0-dim CPU tensor is read, wherever a tensor may be.
+    A number in a 0-dim CPU tensor is read, wherever a tensor may be; and so is
+    an index on the CPU.
     """
 
     def suits(self, func: Any) -> bool:
@@ -394,10 +401,19 @@ class Elsewhere(Probe):
 
     def ask(self, func: Any, call: Call) -> None:
         there = [t for t in tensors(call) if t.device.type == "openreg"]
+        if not has_kernel(func):
+            there = []
+        names = [argument.name for argument in func._schema.arguments]
+        named = dict(zip(names, call[0], strict=False)) | call[1]
+        index = named.get("indices")
+        indices = (
+            set() if isinstance(index, Tensor) else set(map(id, tensors(index)))
+        )
         for tensor in there:
             if len({id(t) for t in there}) > 1 and is_plain(tensor):
                 for device in ("cpu", "openreg:1"):
-                    if tensor.dim() or device != "cpu":
+                    read = tensor.dim() == 0 or id(tensor) in indices
+                    if device != "cpu" or not read:
                         self.try_argument(func, call, tensor, device)
         if any(a.alias_info for a in func._schema.arguments):
             return
@@ -407,7 +423,7 @@ class Elsewhere(Probe):
             return
         if all(map(is_plain, results)):
             for op, names in with_outputs(func):
-                if len(names) == len(results):
+                if len(names) == len(results) and has_kernel(op):
                     self.try_outputs(op, call, names, results)
 
     def try_argument(
