@@ -348,6 +348,8 @@ class Gate:
 
     def __init__(self):
         self.value = c_uint64(0)
+        # A worker reads it after the interpreter has cleared its modules.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.value))
 
     def hold(self, stream):
         address = ctypes.addressof(self.value)
