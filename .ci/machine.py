@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 # The Pythons for which PyTorch 2.13 has wheels, as pyproject.toml says.
-PYTHONS = (3, 11), (3, 13)
+PYTHONS = (3, 11), (3, 14)
 # What may be missing -> its packages in Debian and Fedora.
 PACKAGES = {
     "venv": ("python3-venv", "python3"),
