@@ -31,8 +31,12 @@ print(*sorted({
 
 @pytest.fixture(scope="module")
 def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_venv(tmp_path_factory.mktemp("install"))
+
+
+def make_venv(parent: Path) -> Path:
     """An environment of its own that sees PyTorch and the build's tools."""
-    folder = tmp_path_factory.mktemp("install") / "venv"
+    folder = parent / "venv"
     subprocess.check_call([sys.executable, "-m", "venv", folder])
     paths = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", vars=paths))
@@ -72,21 +76,46 @@ def test_command_installs_a_backend_that_works(
         run(venv, "bash", "-c", command)
     except subprocess.CalledProcessError as error:
         pytest.fail(error.stdout[-4000:])
+    editable = use(venv).is_relative_to(ROOT / "backend")
+    assert editable == ("-e" in command.split())
+    if not editable:
+        build_extension(venv)
+
+
+def use(venv: Path) -> Path:
+    """The package that is imported; its libraries must be the environment's."""
     # -P: the package is found because it is installed, not because we are
     # in a folder that has one.
     used = run(venv, "python", "-P", "-c", USE)
     device, package, stub, libraries = used.splitlines()
     assert device == "openreg:0"
-    editable = Path(package).is_relative_to(ROOT / "backend")
-    assert editable == ("-e" in command.split())
     assert Path(stub).is_relative_to(venv)
     found = [Path(library) for library in libraries.split()]
     assert [path.name for path in found] == [
         *("libopenreg.so", "libtorch_bindings.so", "libtorch_openreg.so")
     ]
     assert all(path.is_relative_to(venv) for path in found), found
-    if not editable:
-        build_extension(venv)
+    return Path(package)
+
+
+SDIST = "from scikit_build_core.build import build_sdist; build_sdist({!r})"
+
+
+@pytest.mark.smoke
+def test_a_wheel_from_the_source_distribution_works(tmp_path: Path) -> None:
+    """It is made of what the archive holds, which pip unpacks elsewhere."""
+    venv = make_venv(tmp_path)
+    run(venv, "python", "-P", "-c", SDIST.format(str(tmp_path)))
+    pip = ("python", "-m", "pip")
+    apart = ("--no-build-isolation", "--no-deps", f"--wheel-dir={tmp_path}")
+    (archive,) = tmp_path.glob("torch_openreg-*.tar.gz")
+    try:
+        run(venv, *pip, "wheel", *apart, str(archive))
+        (wheel,) = tmp_path.glob("torch_openreg-*.whl")
+        run(venv, *pip, "install", str(wheel))
+    except subprocess.CalledProcessError as error:
+        pytest.fail(error.stdout[-4000:])
+    assert use(venv).is_relative_to(venv)
 
 
 def build_extension(venv: Path) -> None:
