@@ -152,12 +152,23 @@ def test_full_device_says_so_at_the_call(
         assert (x.sum() + 1).item() == 29
 
 
+def represent(x: torch.Tensor, stream: torch.Stream) -> str:
+    """Its error comes without the frames of PyTorch.
+
+    As long as one of them lives, functorch is switched off.
+    """
+    try:
+        return repr(x)
+    except torch.AcceleratorError as error:
+        raise error.with_traceback(None) from None
+
+
 # Each meets the failure while it is pending, or after it.
 TELLERS: dict[str, Callable[[torch.Tensor, torch.Stream], object]] = {
     "item": lambda x, stream: x[0, 0].item(),
     "cpu": lambda x, stream: x.cpu(),
     "tolist": lambda x, stream: x.tolist(),
-    "repr": lambda x, stream: repr(x),
+    "repr": represent,
     "numpy": lambda x, stream: x.numpy(force=True),
     "synchronize": lambda x, stream: torch.openreg.synchronize(1),
     "accelerator": lambda x, stream: torch.accelerator.synchronize(1),
