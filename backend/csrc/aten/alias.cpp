@@ -152,10 +152,6 @@ static void check_same(
       "!");
 }
 
-void CommonDevice::require(c10::Device device) {
-  check_same(device_, device);
-}
-
 // [alias-common-device] Two devices in one call are an error, as everywhere.
 void CommonDevice::check() const {
   check_same(device_, cpu_tensor_);
@@ -167,7 +163,7 @@ void CommonDevice::add(const at::Tensor& tensor) {
   }
   const auto device = tensor.device();
   if (C10_LIKELY(device.is_privateuseone())) {
-    require(device);
+    check_same(device_, device);
     device_ = device;
   } else if (tensor.dim() != 0 || !device.is_cpu()) {
     cpu_tensor_ = device;

@@ -51,11 +51,26 @@ class CommonDevice {
   }
 
  private:
-  void require(c10::Device device);
+  void check() const;
   std::optional<c10::Device> device_;
   std::optional<c10::Device> cpu_tensor_;
-  void check() const;
 };
+
+// The device of the tensors among these arguments, or -1.
+template <typename... Args>
+c10::DeviceIndex common_device(const Args&... args) {
+  CommonDevice common;
+  const auto see = [&](const auto& arg) {
+    using Arg = std::remove_cvref_t<decltype(arg)>;
+    if constexpr (std::is_same_v<Arg, at::Tensor>) {
+      common.add(arg);
+    } else if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
+      common.add(arg.value_or(at::Tensor()));
+    }
+  };
+  (see(args), ...);
+  return common.index();
+}
 
 // A CPU tensor over the bytes of a device tensor, which it does not keep alive;
 // any other tensor as it is.

@@ -92,13 +92,10 @@ Outputs attention(
     bool /*return_debug_mask*/,
     std::optional<double> scale) {
   // [attention-forward] The CPU's fused kernel, on aliases.
-  CommonDevice common;
-  for (const auto& tensor : {query, key, value, bias.value_or(Tensor())}) {
-    common.add(tensor);
-  }
+  const auto device = common_device(query, key, value, bias);
   auto [output, logsumexp] = run_on_aliases(
       "aten::_scaled_dot_product_fused_attention_overrideable",
-      common.index(),
+      device,
       [&](auto&& alias) {
         return at::_scaled_dot_product_flash_attention_for_cpu(
             alias(query),

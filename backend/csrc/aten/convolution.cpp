@@ -84,11 +84,7 @@ at::Tensor convolution(
     bool transposed,
     at::IntArrayRef output_padding,
     int64_t groups) {
-  CommonDevice common;
-  common.add(input);
-  common.add(weight);
-  common.add(bias.value_or(at::Tensor()));
-  const auto device = common.index();
+  const auto device = common_device(input, weight, bias);
   const auto type = input.scalar_type();
   const bool sure =
       is_usual(type) && at::isFloatingType(type) &&
@@ -149,14 +145,11 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     at::IntArrayRef output_padding,
     int64_t groups,
     std::array<bool, 3> output_mask) {
-  CommonDevice common;
-  common.add(grad_output);
-  common.add(input);
-  common.add(weight);
+  const auto device = common_device(grad_output, input, weight);
   // A bias has one number for each output channel.
   const std::array<int64_t, 1> bias_size{grad_output.size(1)};
   constexpr auto name = "aten::convolution_backward_overrideable";
-  return run_on_aliases(name, common.index(), [&](auto&& alias) {
+  return run_on_aliases(name, device, [&](auto&& alias) {
     return at::convolution_backward(
         alias(grad_output),
         alias(input),

@@ -36,11 +36,9 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
 
 at::Tensor native_dropout_backward(
     const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
-  CommonDevice common;
-  common.add(grad_output);
-  common.add(mask);
+  const auto device = common_device(grad_output, mask);
   return run_on_aliases(
-      "aten::native_dropout_backward", common.index(), [&](auto&& alias) {
+      "aten::native_dropout_backward", device, [&](auto&& alias) {
         const auto grad = alias(grad_output);
         // Dividing by 1 - p rounds as the forward pass did.
         const auto noise = alias(mask).to(grad.scalar_type());

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -27,15 +26,6 @@ namespace {
 
 using at::Tensor;
 using Bias = std::optional<Tensor>;
-
-// Where the cell's arguments live; raises when that is not one device.
-c10::DeviceIndex cell_device(std::initializer_list<Bias> arguments) {
-  CommonDevice common;
-  for (const auto& argument : arguments) {
-    common.add(argument.value_or(Tensor()));
-  }
-  return common.index();
-}
 
 template <typename Alias>
 Tensor biased(const Alias& alias, const Tensor& gates, const Bias& bias) {
@@ -74,7 +64,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Bias& input_bias,
     const Bias& hidden_bias) {
   const auto device =
-      cell_device({input_gates, hidden_gates, cx, input_bias, hidden_bias});
+      common_device(input_gates, hidden_gates, cx, input_bias, hidden_bias);
   // [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
   return run_on_aliases("aten::_thnn_fused_lstm_cell", device, [&](auto alias) {
     const auto gates = gates_of(
@@ -102,7 +92,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     return grad.has_value() && grad->defined() ? alias(*grad)
                                                : at::zeros_like(alias(like));
   };
-  const auto device = cell_device({grad_hy, grad_cy, cx, cy, workspace});
+  const auto device = common_device(grad_hy, grad_cy, cx, cy, workspace);
   return run_on_aliases(
       "aten::_thnn_fused_lstm_cell_backward_impl", device, [&](auto&& alias) {
         const auto gates = gates_of(alias(workspace), 4);
@@ -130,7 +120,7 @@ std::tuple<Tensor, Tensor> gru_cell(
     const Bias& input_bias,
     const Bias& hidden_bias) {
   const auto device =
-      cell_device({input_gates, hidden_gates, hx, input_bias, hidden_bias});
+      common_device(input_gates, hidden_gates, hx, input_bias, hidden_bias);
   return run_on_aliases("aten::_thnn_fused_gru_cell", device, [&](auto alias) {
     const auto in = gates_of(biased(alias, input_gates, input_bias), 3);
     const auto hid = gates_of(biased(alias, hidden_gates, hidden_bias), 3);
@@ -144,7 +134,7 @@ std::tuple<Tensor, Tensor> gru_cell(
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
     const Tensor& grad_hy, const Tensor& workspace, bool has_bias) {
-  const auto device = cell_device({grad_hy, workspace});
+  const auto device = common_device(grad_hy, workspace);
   return run_on_aliases(
       "aten::_thnn_fused_gru_cell_backward", device, [&](auto&& alias) {
         const auto saved = gates_of(alias(workspace), 5);

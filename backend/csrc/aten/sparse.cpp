@@ -13,11 +13,9 @@ namespace openreg {
 // which it asks of its arguments. An alias does not say by itself.
 static std::tuple<at::Tensor, at::Tensor> mm_reduce(
     const at::Tensor& self, const at::Tensor& other, c10::string_view reduce) {
-  CommonDevice common;
-  common.add(self);
-  common.add(other);
+  const auto device = common_device(self, other);
   return run_on_aliases(
-      "aten::_sparse_mm_reduce_impl", common.index(), [&](auto&& alias) {
+      "aten::_sparse_mm_reduce_impl", device, [&](auto&& alias) {
         const auto wanted = [&](const at::Tensor& tensor) {
           return alias(tensor).set_requires_grad(tensor.requires_grad());
         };

@@ -62,12 +62,6 @@ struct Functional final : Kernel {
 };
 // [/structured-functional]
 
-inline void add_device(CommonDevice& common, const at::Tensor& tensor) {
-  common.add(tensor);
-}
-template <typename T>
-void add_device(CommonDevice&, const T&) {}
-
 // [structured-sure] What `meta` leaves to `impl` to check.
 // A CPU kernel looks at the dtype when it runs. These are the dtypes that all
 // of them have code for.
@@ -98,13 +92,12 @@ inline bool converts(const at::Scalar& number, c10::ScalarType type) {
 // [structured-run] `meta` here, `impl` here or on the stream.
 template <typename Kernel, typename... Args>
 at::Tensor run_structured(const char* name, bool sure, const Args&... args) {
-  CommonDevice common;
-  (add_device(common, args), ...);
+  const auto device = common_device(args...);
   Functional<Kernel> kernel;
   kernel.meta(args...);
   run_or_queue(
       sure,
-      common.index(),
+      device,
       name,
       [](auto&&... aliases) { Functional<Kernel>().impl(aliases...); },
       args...,
