@@ -162,7 +162,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "bool": (
         lambda: ops.custom_abs(pair(dtype=torch.bool)),
         NotImplementedError,
-        "\"abs_cpu\" not implemented for 'Bool'",
+        "'openreg::custom_abs' is not implemented for 'Bool' on openreg:0",
     ),
     "sparse": (
         lambda: ops.custom_abs(pair().to_sparse()),

@@ -241,6 +241,30 @@ def test_half_precision_is_transformed_in_any_size() -> None:
     torch.testing.assert_close(x.grad, torch.ones_like(x), atol=0.02, rtol=0)
 
 
+def made(dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    return torch.ones(shape, device="openreg").to(dtype)
+
+
+# What is queued or runs at once on aliases, and a dtype that it lacks.
+LACKING = {
+    "mm": lambda: made(torch.bool, 2, 2) @ made(torch.bool, 2, 2),
+    "_softmax": lambda: torch._softmax(made(torch.int64, 2), 0, False),
+    "gather": lambda: made(torch.uint16, 2).gather(0, made(torch.int64, 2)),
+    "convolution_overrideable": lambda: torch.conv1d(
+        made(torch.bool, 1, 1, 2), made(torch.bool, 1, 1, 2)
+    ),
+    "add": lambda: made(torch.uint16, 2) + made(torch.uint16, 2),
+    "sub_": lambda: made(torch.uint16, 2).sub_(made(torch.uint16, 2)),
+}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_no_kernel_of_the_cpu_is_named(name: str) -> None:
+    says = f"^openreg: 'aten::{name}' is not implemented for '.*' on openreg:0$"
+    with pytest.raises(NotImplementedError, match=says):
+        LACKING[name]()
+
+
 def test_a_refusal_names_the_operator_the_dtype_and_the_device() -> None:
     x = torch.ones(4, dtype=torch.bool, device="openreg:1")
     tiny = torch.ones(2, device="openreg").to(torch.float8_e4m3fn)

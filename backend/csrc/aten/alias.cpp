@@ -139,6 +139,25 @@ KernelScope::~KernelScope() {
   kernel_device = previous_;
 }
 
+// [alias-refusal] What a kernel refuses by its own name, refused by operator.
+void name_operator(
+    const c10::NotImplementedError& error,
+    std::string_view name,
+    c10::DeviceIndex device) {
+  const std::string refuses = "\" not implemented for ";
+  const auto& said = error.msg();
+  const auto found = said.find(refuses);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      found == std::string::npos,
+      "openreg: '",
+      name.substr(0, name.find('.')),
+      "' is not implemented for ",
+      said.substr(found + refuses.size()),
+      " on ",
+      c10::Device(c10::kPrivateUse1, device));
+}
+// [/alias-refusal]
+
 static void check_same(
     const std::optional<c10::Device>& one,
     const std::optional<c10::Device>& two) {

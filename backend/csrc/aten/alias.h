@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -112,6 +113,31 @@ T own(const T& value) {
   return value;
 }
 
+// Raises what a kernel refuses by its own name by that of the operator.
+void name_operator(
+    const c10::NotImplementedError& error,
+    std::string_view name,
+    c10::DeviceIndex device);
+
+// Runs a kernel of the CPU's on this thread in its turn; what it allocates lies
+// on `memory`, or on the host for -1.
+template <typename Kernel>
+void run_kernel(
+    const char* name,
+    c10::DeviceIndex device,
+    c10::DeviceIndex memory,
+    Kernel&& kernel) {
+  launch(device, name, [&] {
+    const KernelScope scope(memory);
+    try {
+      kernel();
+    } catch (const c10::NotImplementedError& error) {
+      name_operator(error, name, device);
+      throw;
+    }
+  });
+}
+
 // [alias-run-or-queue] With its result made, a kernel runs here or is queued.
 // kernel(args...) runs here if the stream is idle or `sure` is false, else when
 // the stream comes to it. `sure` says that the kernel cannot refuse what it
@@ -127,10 +153,7 @@ void run_or_queue(
     const Args&... args) {
   if (!sure || runs_inline(device)) {
     auto borrowed = std::make_tuple(borrow(args)...);
-    launch(device, name, [&] {
-      const KernelScope scope(-1);
-      std::apply(kernel, borrowed);
-    });
+    run_kernel(name, device, -1, [&] { std::apply(kernel, borrowed); });
   } else {
     enqueue(device, name, [kernel, ... owned = own(args)]() mutable {
       const KernelScope scope(-1);
@@ -190,10 +213,7 @@ auto run_on_aliases(
     return aliases.alias(tensor);
   };
   decltype(kernel(alias)) result;
-  launch(device, name, [&] {
-    KernelScope scope(device);
-    result = kernel(alias);
-  });
+  run_kernel(name, device, device, [&] { result = kernel(alias); });
   if constexpr (std::is_same_v<decltype(result), at::Tensor>) {
     return aliases.adopt(result);
   } else {

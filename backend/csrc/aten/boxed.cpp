@@ -198,25 +198,6 @@ c10::IValue to_alias(
   // [/boxed-argument]
 }
 
-// [boxed-refusal] What a kernel refuses by its own name, refused by operator.
-void name_operator(
-    const c10::NotImplementedError& error,
-    const std::string& name,
-    c10::DeviceIndex device) {
-  const std::string refuses = "\" not implemented for ";
-  const auto& said = error.msg();
-  const auto found = said.find(refuses);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      found == std::string::npos,
-      "openreg: '",
-      name,
-      "' is not implemented for ",
-      said.substr(found + refuses.size()),
-      " on ",
-      c10::Device(c10::kPrivateUse1, device));
-}
-// [/boxed-refusal]
-
 // What a kernel of the CPU's needs before it is given device tensors.
 enum class Needs { kNothing, kContiguous, kDtypes };
 
@@ -241,17 +222,11 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
         std::move(value),
         needs == Needs::kContiguous);
   }
-  launch(device, name_of(op), [&] {
-    KernelScope scope(device);
-    try {
-      if constexpr (needs == Needs::kDtypes) {
-        call_widened(op, stack);
-      } else {
-        op.redispatchBoxed(c10::DispatchKeySet(key), stack);
-      }
-    } catch (const c10::NotImplementedError& error) {
-      name_operator(error, schema.name(), device);
-      throw;
+  run_kernel(name_of(op), device, device, [&] {
+    if constexpr (needs == Needs::kDtypes) {
+      call_widened(op, stack);
+    } else {
+      op.redispatchBoxed(c10::DispatchKeySet(key), stack);
     }
   });
   aliases.commit();
