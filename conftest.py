@@ -265,6 +265,27 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
 
 
 @pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Sums are split between threads, so bits depend on their number.
+
+    The thread in which a device's backward pass runs has one of its own.
+    """
+
+    def set_everywhere(threads: int) -> None:
+        torch.set_num_threads(threads)
+        for index in range(torch.openreg.device_count()):
+            x = torch.ones(1, device=f"openreg:{index}", requires_grad=True)
+            y = x + 1
+            y.register_hook(lambda _: torch.set_num_threads(threads))
+            y.backward()
+
+    before = torch.get_num_threads()
+    set_everywhere(1)
+    yield
+    set_everywhere(before)
+
+
+@pytest.fixture
 def hold() -> Iterator[Callable[..., Gate]]:
     """Holds a stream back, by default the current one, until its gate opens.
 

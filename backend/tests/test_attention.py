@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+# Outputs and gradients are compared bit by bit.
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 MATH, OVERRIDEABLE = SDPBackend.MATH.value, SDPBackend.OVERRIDEABLE.value
 
 

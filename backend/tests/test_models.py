@@ -12,13 +12,8 @@ from torch.nn import functional as F
 STEPS = 20
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Sums are split between threads, so bits depend on their number."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+# Two histories are compared bit by bit.
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Recurrent(nn.Module):
@@ -71,8 +66,6 @@ def losses(
     for _ in range(STEPS):
         optimizer.zero_grad()
         loss = F.cross_entropy(net(x), y)
-        # The thread of the device's backward has a number of its own.
-        loss.register_hook(lambda _: torch.set_num_threads(1))
         loss.backward()
         optimizer.step()
         history.append(loss.item())
