@@ -28,6 +28,9 @@ Exchanged order_outputs(
     const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
   Exchanged exchanged;
   const auto& arguments = schema.arguments();
+  if (arguments.empty() || !arguments.back().is_out()) {
+    return exchanged;  // outputs come last
+  }
   const auto first = stack->size() - arguments.size();
   for (size_t i = 0; i < arguments.size(); ++i) {
     auto& value = (*stack)[first + i];
