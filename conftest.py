@@ -273,7 +273,7 @@ def one_thread() -> Iterator[None]:
 
     def set_everywhere(threads: int) -> None:
         torch.set_num_threads(threads)
-        for index in range(torch.openreg.device_count()):
+        for index in range(openreg.device_count()):
             x = torch.ones(1, device=f"openreg:{index}", requires_grad=True)
             y = x + 1
             y.register_hook(lambda _: torch.set_num_threads(threads))
