@@ -122,6 +122,7 @@ def test_a_missing_compiler_ends_in_one_line(command: str) -> None:
 class Session:
     """Stands for nox's in what ends a command."""
 
+    name = "tests"
     posargs: list[str] = []
 
     def log(self, text: str) -> None:
@@ -143,6 +144,25 @@ def test_a_failing_build_ends_in_one_line(
     monkeypatch.setattr(noxfile, "pip_build", fail)
     with pytest.raises(SystemExit, match="first error above says where"):
         noxfile.build(Session())
+
+
+@pytest.mark.parametrize(
+    ("command", "after", "passed_on"),
+    [("tests", ["x.py"], True), ("tests", [], False), ("ops", ["x"], False)],
+)
+def test_who_names_a_test_may_name_a_launch_mode(
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    after: list[str],
+    passed_on: bool,
+) -> None:
+    monkeypatch.setattr(noxfile, "changed", lambda *made_from: None)
+    monkeypatch.setattr(noxfile.machine, "spaced", lambda folder: None)
+    monkeypatch.setenv("OPENREG_LAUNCH", "async")
+    session = Session()
+    session.name, session.posargs = command, after
+    noxfile.check(session)
+    assert ("OPENREG_LAUNCH" in os.environ) == passed_on
 
 
 @pytest.fixture

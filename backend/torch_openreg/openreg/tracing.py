@@ -30,7 +30,8 @@ def trace(file: TextIO | None = None) -> TorchDispatchMode:
     - `none`: there is no kernel, and an error follows.
 
     Operators are seen below autograd and autocast, in this thread and in the
-    backward passes that it starts.
+    backward passes that it starts. What then runs on the device, and when, is
+    in `torch.openreg.testing.trace`.
 
     Args:
         file: Where to print; by default standard output.
