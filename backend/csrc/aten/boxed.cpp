@@ -15,7 +15,7 @@
 #include "csrc/aten/registry.h"
 #include "csrc/dtype/widen.h"
 #include "csrc/runtime/generator.h"
-#include "csrc/runtime/name.h"
+#include "csrc/runtime/trace.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
 // boxed form of the arguments, so it needs no signature: see what each value

@@ -34,7 +34,7 @@
 #include "csrc/aten/boxed.h"
 #include "csrc/aten/kernels.h"
 #include "csrc/aten/structured.h"
-#include "csrc/runtime/name.h"
+#include "csrc/runtime/trace.h"
 
 // The shortest way to a CPU kernel, for operators that take a microsecond: no
 // alias is made. PyTorch's structured kernel computes shape, strides and dtype

@@ -26,7 +26,7 @@ constexpr auto letters = [] {
 template <typename Op>
 constexpr const char* full_name = letters<Op>.data();
 
-// [name-loop] The operator whose loop this thread runs.
+// [trace-loop] The operator whose loop this thread runs.
 // One loop serves several operators, and PyTorch does not tell it which.
 struct LoopOf {
   explicit LoopOf(const char* name) : outer(std::exchange(current, name)) {}
@@ -37,6 +37,6 @@ struct LoopOf {
   static constinit thread_local const char* current
       __attribute__((tls_model("initial-exec")));
 };
-// [/name-loop]
+// [/trace-loop]
 
 }  // namespace openreg

@@ -1,4 +1,4 @@
-#include "csrc/runtime/name.h"
+#include "csrc/runtime/trace.h"
 
 #include <atomic>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace openreg {
 // Of one that nobody named.
 constinit thread_local const char* LoopOf::current = "loop";
 
-// [name-operator] A trace keeps names, so an operator may be gone by then.
+// [trace-operator] A trace keeps names, so an operator may be gone by then.
 const char* name_of(const c10::OperatorHandle& op) {
   const std::atomic_ref listeners(orTraceSubscribers);
   if (listeners.load(std::memory_order_relaxed) == 0) [[likely]] {
@@ -23,6 +23,6 @@ const char* name_of(const c10::OperatorHandle& op) {
   const std::lock_guard lock(mutex);
   return names->insert(c10::toString(op.operator_name())).first->c_str();
 }
-// [/name-operator]
+// [/trace-operator]
 
 }  // namespace openreg
