@@ -160,3 +160,14 @@ def test_what_is_elsewhere_is_refused(name: str, dtype: torch.dtype) -> None:
         probe(mode, op, dtype, "forward", 2)
     assert mode.faults == set()
     assert mode.asked > 0
+
+
+def test_an_out_that_is_not_contiguous_is_resized() -> None:
+    x = torch.arange(6.0).view(2, 3)
+    outs = [torch.ones(4, 5, device=d).t() for d in ("openreg", "cpu")]
+    for out in outs:
+        with pytest.warns(UserWarning, match="was resized"):
+            torch.cumsum(x.to(out.device), 0, out=out)
+    ours, theirs = outs
+    assert ours.stride() == theirs.stride()
+    assert torch.equal(ours.cpu(), theirs)
