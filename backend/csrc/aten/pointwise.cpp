@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <string>
 
 #include <ATen/native/Activation.h>
 #include <ATen/native/BinaryOps.h>
@@ -268,7 +269,7 @@ struct Row {
   }
   template <typename... Ops>
   static void add(const Registrar& add) {
-    (add(full_name<Ops> + sizeof("aten::") - 1, &Form<Row, Ops>::call), ...);
+    (add(std::string(short_name<Ops>).c_str(), &Form<Row, Ops>::call), ...);
   }
 };
 // [/pointwise-row]

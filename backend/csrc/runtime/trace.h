@@ -25,6 +25,11 @@ constexpr auto letters = [] {
 }();
 template <typename Op>
 constexpr const char* full_name = letters<Op>.data();
+// Without "aten::", as it is registered.
+template <typename Op>
+constexpr std::string_view short_name(
+    letters<Op>.data() + sizeof("aten::") - 1,
+    letters<Op>.size() - sizeof("aten::"));
 
 // [trace-loop] The operator whose loop this thread runs.
 // One loop serves several operators, and PyTorch does not tell it which.
