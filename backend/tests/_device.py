@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+import threading
 from contextlib import contextmanager
 from ctypes import (
     POINTER,
@@ -341,6 +342,27 @@ def turn(stream=None, name=b"turn"):
         yield
     finally:
         call("orStreamEndTurn", stream)
+
+
+@contextmanager
+def turn_of_another_thread(stream, at_its_end):
+    """Another thread's turn, which the event that this yields ends."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def take():
+        with turn(stream):
+            begun.set()
+            go_on.wait()
+            at_its_end()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    begun.wait()
+    try:
+        yield go_on
+    finally:
+        go_on.set()
+        thread.join()
 
 
 class Gate:

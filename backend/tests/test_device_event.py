@@ -1,7 +1,6 @@
 """Events of the device: records, waits for them, and times."""
 
 import ctypes
-import threading
 from ctypes import c_float
 
 import pytest
@@ -198,23 +197,13 @@ def test_wait_for_a_done_record_costs_nothing(event, streams):
 
 @pytest.mark.queued
 def test_event_is_recorded_behind_anothers_turn(event, streams, log):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def take():
-        with d.turn(streams[0]):
-            begun.set()
-            go_on.wait()
-            log.append("turn")
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    begun.wait()
-    d.record(event, streams[0])
-    assert not is_done(event)
-    go_on.set()
-    d.call("orEventSynchronize", event)
-    assert log == ["turn"]
-    thread.join()
+    first = streams[0]
+    with d.turn_of_another_thread(first, lambda: log.append("turn")) as go_on:
+        d.record(event, first)
+        assert not is_done(event)
+        go_on.set()
+        d.call("orEventSynchronize", event)
+        assert log == ["turn"]
 
 
 # Times

@@ -215,19 +215,11 @@ def test_blocking_waits_for_other_threads_and_for_values():
 def test_blocking_waits_for_the_turn_of_another_thread():
     code = """
     import threading
-    log, begun, go_on = [], threading.Event(), threading.Event()
-    stream = make_stream()
-    def take():
-        with turn(stream):
-            begun.set()
-            go_on.wait()
-            log.append("turn")
-    thread = threading.Thread(target=take)
-    thread.start()
-    begun.wait()
-    threading.Timer(0.05, go_on.set).start()
-    kernel = Kernel(lambda args: log.append("kernel") or 0)
-    launch(kernel, stream)
+    log, stream = [], make_stream()
+    with turn_of_another_thread(stream, lambda: log.append("turn")) as go_on:
+        threading.Timer(0.05, go_on.set).start()
+        kernel = Kernel(lambda args: log.append("kernel") or 0)
+        launch(kernel, stream)
     print(log, tasks(str))
     """
     printed = d.check_run(WORKERS + code, OPENREG_LAUNCH="blocking")

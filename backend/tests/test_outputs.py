@@ -8,7 +8,19 @@ import pytest
 import torch
 
 from _operators import ENTRIES, by_the_book, probe
-from _probes import Elsewhere, GuardedArguments, GuardedOutputs
+from _probes import Elsewhere, GuardedArguments, GuardedOutputs, Probe
+
+
+def assert_sound(
+    mode: Probe, name: str, *forms: str, dtype: torch.dtype = torch.float32
+) -> None:
+    """Nothing of an entry is wrong, and something of it was asked."""
+    with by_the_book():
+        for form in forms:
+            probe(mode, ENTRIES[name], dtype, form, 2)
+    assert mode.faults == set()
+    assert mode.asked > 0
+
 
 # Entries whose CPU kernels take an `out=` for contiguous (torch 2.13).
 CARELESS = [
@@ -34,12 +46,7 @@ CARELESS = [
 @pytest.mark.proves("inside-out-strides")
 @pytest.mark.parametrize("name", CARELESS)
 def test_an_output_of_any_strides_gets_the_result(name: str) -> None:
-    mode = GuardedOutputs()
-    with by_the_book():
-        for form in ("forward", "gradient"):
-            probe(mode, ENTRIES[name], torch.float32, form, 2)
-    assert mode.faults == set()
-    assert mode.asked > 0
+    assert_sound(GuardedOutputs(), name, "forward", "gradient")
 
 
 # Entries with a kernel that takes an argument for contiguous (torch 2.13).
@@ -56,12 +63,7 @@ HASTY = [
 @pytest.mark.proves("inside-argument-strides")
 @pytest.mark.parametrize("name", HASTY)
 def test_an_argument_of_any_strides_is_read(name: str) -> None:
-    mode = GuardedArguments()
-    with by_the_book():
-        for form in ("forward", "gradient"):
-            probe(mode, ENTRIES[name], torch.float32, form, 2)
-    assert mode.faults == set()
-    assert mode.asked > 0
+    assert_sound(GuardedArguments(), name, "forward", "gradient")
 
 
 def zeros_without_memory(*shape: int, **options: torch.dtype) -> torch.Tensor:
@@ -152,14 +154,9 @@ ELSEWHERE = ["abs", "add", "softmax", "topk", "mm", "index_select", "where"]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_is_elsewhere_is_refused(name: str, dtype: torch.dtype) -> None:
-    op = ENTRIES[name]
-    if dtype not in op.dtypes:
+    if dtype not in ENTRIES[name].dtypes:
         dtype = torch.float64
-    mode = Elsewhere()
-    with by_the_book():
-        probe(mode, op, dtype, "forward", 2)
-    assert mode.faults == set()
-    assert mode.asked > 0
+    assert_sound(Elsewhere(), name, "forward", dtype=dtype)
 
 
 def test_an_out_that_is_not_contiguous_is_resized() -> None:

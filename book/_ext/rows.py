@@ -9,12 +9,13 @@ can prove says why in `untested`; one that an example meets, on which page, in
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import regions
 
@@ -41,6 +42,12 @@ def load(page: str) -> dict[str, Any]:
     if not path.exists():
         raise LookupError(f"There is no file book/rows/{page}.toml.")
     return parse(f"book/rows/{page}.toml", path.read_text("utf-8"))
+
+
+def recorded(page: str) -> dict[str, Any]:
+    """What a run has measured for a page."""
+    kept = (FOLDER / f"{page}.json").read_text("utf-8")
+    return cast("dict[str, Any]", json.loads(kept))
 
 
 def mark(row: str) -> str:

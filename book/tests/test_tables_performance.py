@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import regions
+from rows import recorded
 from tables import performance
 
 PROGRAM = regions.ROOT / "backend" / "tests" / "bench_device.py"
@@ -21,7 +22,7 @@ def bench():
 
 
 def test_the_figures_are_of_todays_program_and_version(bench) -> None:
-    kept = performance.recorded()
+    kept = recorded("performance")
     rows = list(bench.rows("cpu"))
     assert list(kept["rows"]) == list(bench.COLUMNS)
     for column in kept["rows"].values():
@@ -36,7 +37,7 @@ def test_the_figures_are_of_todays_program_and_version(bench) -> None:
 
 
 def test_only_convolution_and_lstm_lack_a_fallback() -> None:
-    columns = performance.recorded()["rows"]
+    columns = recorded("performance")["rows"]
     lacking = [
         row for row, found in columns["copying fallback"].items() if not found
     ]
@@ -50,7 +51,7 @@ def test_only_convolution_and_lstm_lack_a_fallback() -> None:
 
 
 def test_every_row_is_printed_with_its_ratio(bench) -> None:
-    kept, shown = performance.recorded(), performance.performance_rows()
+    kept, shown = recorded("performance"), performance.performance_rows()
     for row, (cpu, device) in kept["rows"]["auto"].items():
         assert f"\n| {row} | {cpu:.2f} | " in shown
         most = f"{bench.AT_MOST[row]:.2f}" if row in bench.AT_MOST else ""

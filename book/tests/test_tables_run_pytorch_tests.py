@@ -9,6 +9,7 @@ import torch
 
 import regions
 import sweep_databases
+from rows import recorded
 from tables import run_pytorch_tests
 
 EXAMPLE = regions.ROOT / "backend" / "examples" / "database_tests.py"
@@ -26,7 +27,7 @@ def tests(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
 
 @pytest.mark.filterwarnings("ignore::ImportWarning")
 def test_the_counts_are_of_todays_tests_and_version(tests) -> None:
-    kept = run_pytorch_tests.databases_counted()
+    kept = recorded("run_pytorch_tests")
     (made,) = (
         value
         for name, value in vars(tests).items()

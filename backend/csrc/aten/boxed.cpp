@@ -340,20 +340,22 @@ static void register_refusals(torch::Library& library) {
 // It knows the CPU's name only, follows data pointers as the host may, or, as
 // in `addr_`, needs the CPU's own to see that its result is an argument.
 void register_host_bound(torch::Library& library) {
-  constexpr auto key = c10::DispatchKey::CPU;
-  register_alias_kernel(library, "addr_", key);
-  register_alias_kernel(library, "mode.values", key);
-  register_alias_kernel(library, "conj_physical_", key);
-  register_alias_kernel(library, "ldexp.Tensor", key);
-  register_alias_kernel(library, "ldexp.out", key);
-  register_alias_kernel(library, "ldexp_", key);
-  register_alias_kernel(library, "kaiser_window", key);
-  register_alias_kernel(library, "kaiser_window.periodic", key);
-  register_alias_kernel(library, "kaiser_window.beta", key);
-  register_alias_kernel(library, "range.out_", key);
-  register_alias_kernel(library, "_batch_norm_no_update", key);
-  register_alias_kernel(library, "_saturate_weight_to_fp16", key);
-  register_alias_kernel(library, "choose_qparams_optimized", key);
+  for (const char* const name :
+       {"addr_",
+        "mode.values",
+        "conj_physical_",
+        "ldexp.Tensor",
+        "ldexp.out",
+        "ldexp_",
+        "kaiser_window",
+        "kaiser_window.periodic",
+        "kaiser_window.beta",
+        "range.out_",
+        "_batch_norm_no_update",
+        "_saturate_weight_to_fp16",
+        "choose_qparams_optimized"}) {
+    register_alias_kernel(library, name, c10::DispatchKey::CPU);
+  }
   register_refusals(library);
 }
 // [/boxed-host-bound]

@@ -1,24 +1,17 @@
 """The tables of book/chapters/performance.md: what `nox -s bench` kept."""
 
-import json
-from typing import Any
-
-from rows import FOLDER
+from rows import recorded
 from tables.common import table
 
 READS = ("book/rows/performance.json",)
 
-RECORD = FOLDER / "performance.json"
-
-
-def recorded() -> dict[str, Any]:
-    """The figures of the last `nox -s bench -- --record`."""
-    return json.loads(RECORD.read_text("utf-8"))
+# The file has the figures of the last `nox -s bench -- --record`.
+PAGE = "performance"
 
 
 def performance_source() -> str:
     """When, where and with what the figures were taken."""
-    kept = recorded()
+    kept = recorded(PAGE)
     return (
         f"Measured on {kept['date']} with torch {kept['torch']}, "
         f"on {kept['cpu']}."
@@ -27,7 +20,7 @@ def performance_source() -> str:
 
 def performance_rows() -> str:
     """Every row of the bench: the CPU's time, and what the device adds."""
-    kept = recorded()
+    kept = recorded(PAGE)
     columns, most = kept["rows"], kept["at most"]
     rows = []
     for name, (cpu, device) in columns["auto"].items():
@@ -48,7 +41,7 @@ def performance_rows() -> str:
 
 def performance_backward() -> str:
     """Rows with a backward pass, by the thread that it runs on."""
-    kept = recorded()
+    kept = recorded(PAGE)
     rows = []
     for name, here in kept["calling thread"].items():
         there = kept["rows"]["auto"][name]
@@ -61,7 +54,7 @@ def performance_backward() -> str:
 
 def performance_threads() -> str:
     """Training steps with two threads, by where backward runs."""
-    kept = recorded()["two threads"]
+    kept = recorded(PAGE)["two threads"]
     rows = []
     for name in next(iter(kept.values())):
         steps = [steps[name] for steps in kept.values()]
@@ -72,7 +65,7 @@ def performance_threads() -> str:
 
 def performance_rest() -> str:
     """What is no operator: memory, the pool, overlap, import."""
-    kept = recorded()
+    kept = recorded(PAGE)
     host, device = kept["memory"]
     bare, loaded = kept["import"]
     small, small_cpu = kept["allocation"]["4096"]

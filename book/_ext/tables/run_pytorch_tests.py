@@ -1,23 +1,16 @@
 """The table of book/howto/run-pytorch-tests.md: what a run has counted."""
 
-import json
-from typing import Any
-
-from rows import FOLDER
+from rows import recorded
 from tables.common import table
 
 READS = ("book/rows/run_pytorch_tests.json",)
-# What `backend/tests/sweep_databases.py --record` has kept.
-RECORD = FOLDER / "run_pytorch_tests.json"
-
-
-def databases_counted() -> dict[str, Any]:
-    return json.loads(RECORD.read_text("utf-8"))
+# The file has what `backend/tests/sweep_databases.py --record` has kept.
+PAGE = "run_pytorch_tests"
 
 
 def databases() -> str:
     """How the tests of PyTorch's databases ended on the device."""
-    kept = databases_counted()
+    kept = recorded(PAGE)
     rows = [
         (f"`{name}`", str(sum(ends.values())), *map(str, ends.values()))
         for name, ends in kept["counts"].items()
