@@ -53,8 +53,7 @@ PIP = {
 ROOMS = {
     "backend/device": 3000,
     "backend/csrc/runtime": 2600,
-    "backend/csrc/aten": 3200,
-    "backend/csrc/dtype": 200,
+    "backend/csrc/aten": 3400,
     "book/_ext": 3500,
 }
 LONGEST = 500

@@ -164,7 +164,7 @@ def test_a_stub_that_throws_its_name_tells_whom_it_serves(asked) -> None:
 
 @pytest.mark.proves("checklist.stubs")
 def test_every_stub_we_register_is_a_row() -> None:
-    sources = (BACKEND / "csrc/aten").glob("*.cpp")
+    sources = (BACKEND / "csrc/aten").rglob("*.cpp")
     ours = {
         stub
         for source in sources

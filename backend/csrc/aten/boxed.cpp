@@ -12,8 +12,8 @@
 #include <torch/library.h>
 
 #include "csrc/aten/alias.h"
+#include "csrc/aten/forms/widen.h"
 #include "csrc/aten/registry.h"
-#include "csrc/dtype/widen.h"
 #include "csrc/runtime/generator.h"
 #include "csrc/runtime/trace.h"
 

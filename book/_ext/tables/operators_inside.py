@@ -7,7 +7,7 @@ from rows import rows
 from tables.common import of_rows
 from tables.dispatcher import REFUSED, is_boxed, with_choice
 
-READS = ("backend/csrc/aten/*", "book/rows/stubs.toml")
+READS = ("backend/csrc/aten/**", "book/rows/stubs.toml")
 
 ATEN = ROOT / "backend" / "csrc" / "aten"
 

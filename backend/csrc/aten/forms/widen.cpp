@@ -1,4 +1,4 @@
-#include "csrc/dtype/widen.h"
+#include "csrc/aten/forms/widen.h"
 
 #include <algorithm>
 #include <string>
