@@ -158,47 +158,6 @@ void name_operator(
 }
 // [/alias-refusal]
 
-static void check_same(
-    const std::optional<c10::Device>& one,
-    const std::optional<c10::Device>& two) {
-  TORCH_CHECK(
-      !one.has_value() || !two.has_value() || *one == *two,
-      "Expected all tensors to be on the same device, but found at least two "
-      "devices, ",
-      *one,
-      " and ",
-      *two,
-      "!");
-}
-
-// [alias-common-device] Two devices in one call are an error, as everywhere.
-void CommonDevice::check() const {
-  check_same(device_, cpu_tensor_);
-}
-
-void CommonDevice::add(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    return;
-  }
-  const auto device = tensor.device();
-  if (C10_LIKELY(device.is_privateuseone())) {
-    check_same(device_, device);
-    device_ = device;
-  } else if (tensor.dim() != 0 || !device.is_cpu()) {
-    cpu_tensor_ = device;
-  }
-  check();
-}
-
-void CommonDevice::add_output(const at::Tensor& tensor) {
-  add(tensor);
-  if (tensor.defined() && !tensor.device().is_privateuseone()) {
-    cpu_tensor_ = tensor.device();
-    check();
-  }
-}
-// [/alias-common-device]
-
 // [alias-shadow] A CPU storage over a device storage's bytes.
 // Lazy clones share memory until one of them is written. To ask for a mutable
 // address parts them, even if an argument that is only read came first.

@@ -12,6 +12,7 @@
 #include <c10/util/OptionalArrayRef.h>
 #include <c10/util/SmallVector.h>
 
+#include "csrc/aten/arguments.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/launch.h"
 
@@ -37,41 +38,6 @@ class KernelScope {
   c10::impl::ExcludeDispatchKeyGuard below_autograd_;
 };
 // [/alias-scope]
-
-// The device of all the tensors that one operator got. `add` raises PyTorch's
-// message when there are two.
-class CommonDevice {
- public:
-  // A 0-dim CPU tensor may accompany device tensors; it is read as a number.
-  void add(const at::Tensor& tensor);
-  // As `add`, for an argument that the operator writes.
-  void add_output(const at::Tensor& tensor);
-  // -1 when no device tensor was added.
-  c10::DeviceIndex index() const {
-    return device_.has_value() ? device_->index() : c10::DeviceIndex{-1};
-  }
-
- private:
-  void check() const;
-  std::optional<c10::Device> device_;
-  std::optional<c10::Device> cpu_tensor_;
-};
-
-// The device of the tensors among these arguments, or -1.
-template <typename... Args>
-c10::DeviceIndex common_device(const Args&... args) {
-  CommonDevice common;
-  const auto see = [&](const auto& arg) {
-    using Arg = std::remove_cvref_t<decltype(arg)>;
-    if constexpr (std::is_same_v<Arg, at::Tensor>) {
-      common.add(arg);
-    } else if constexpr (std::is_same_v<Arg, std::optional<at::Tensor>>) {
-      common.add(arg.value_or(at::Tensor()));
-    }
-  };
-  (see(args), ...);
-  return common.index();
-}
 
 // A CPU tensor over the bytes of a device tensor, which it does not keep alive;
 // any other tensor as it is.

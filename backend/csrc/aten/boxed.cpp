@@ -5,8 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Generator.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -14,7 +12,6 @@
 #include "csrc/aten/alias.h"
 #include "csrc/aten/forms/widen.h"
 #include "csrc/aten/registry.h"
-#include "csrc/runtime/generator.h"
 #include "csrc/runtime/trace.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
@@ -25,138 +22,6 @@ namespace openreg {
 namespace {
 
 using torch::jit::Stack;
-
-// Arguments that may be on the CPU by contract: indices, the lengths and batch
-// sizes of packed sequences, and the shapes in a nested tensor.
-bool may_be_on_cpu(
-    const c10::FunctionSchema& schema, const c10::Argument& argument) {
-  using OfOperator = std::pair<std::string_view, std::string_view>;
-  static const std::set<OfOperator> arguments{
-      {"aten::index", "indices"},
-      {"aten::index_put", "indices"},
-      {"aten::index_put_", "indices"},
-      {"aten::_index_put_impl_", "indices"},
-      {"aten::_unsafe_index", "indices"},
-      {"aten::_unsafe_index_put", "indices"},
-      {"aten::_pack_padded_sequence", "lengths"},
-      {"aten::_pack_padded_sequence_backward", "batch_sizes"},
-      {"aten::_nested_view_from_buffer", "nested_size"},
-      {"aten::_nested_view_from_buffer", "nested_strides"},
-      {"aten::_nested_view_from_buffer", "offsets"},
-      {"aten::_nested_from_padded", "cpu_nested_shape_example"}};
-  return arguments.contains({schema.name(), argument.name()});
-}
-
-// Raises PyTorch's message for an index that is neither on the CPU nor where
-// that is which it indexes.
-void check_index(
-    const c10::FunctionSchema& schema,
-    const c10::Argument& argument,
-    const c10::IValue& indexed,
-    const at::Tensor& index) {
-  if (argument.name() == "indices" && indexed.isTensor()) {
-    const auto device = indexed.toTensor().device();
-    TORCH_CHECK(
-        index.device() == device || !may_be_on_cpu(schema, argument),
-        "indices should be either on cpu or on the same device as the indexed "
-        "tensor (",
-        device,
-        ")");
-  }
-}
-
-}  // namespace
-
-bool is_generator(const c10::Argument& argument) {
-  const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
-  return optional != nullptr &&
-         optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
-}
-
-// [boxed-writes] What an operator writes.
-// The schemas of two do not say that they keep a running mean and variance.
-bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
-  if (const auto* const alias = argument.alias_info()) {
-    return alias->isWrite();
-  }
-  return argument.name().starts_with("running_") &&
-         (schema.name() == "aten::native_batch_norm" ||
-          schema.name() == "aten::batch_norm_update_stats");
-}
-// [/boxed-writes]
-
-// [boxed-device] The device that a call is for.
-c10::DeviceIndex device_of_call(
-    const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
-  CommonDevice common;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const auto& argument = schema.arguments()[i];
-    const bool output = writes(schema, argument);
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (output) {
-        common.add_output(tensor);
-      } else if (
-          tensor.is_privateuseone() || !may_be_on_cpu(schema, argument)) {
-        check_index(schema, argument, arguments[0], tensor);
-        common.add(tensor);
-      }
-    });
-  }
-  if (common.index() >= 0) {
-    return common.index();
-  }
-  for (const auto& argument : arguments) {
-    if (argument.isDevice() && argument.toDevice().is_privateuseone()) {
-      const auto device = argument.toDevice();
-      return device.has_index() ? device.index() : current_device();
-    }
-  }
-  // [/boxed-device]
-  // A generator alone led here; it must be of the CPU, as the rest is.
-  for (const auto& argument : arguments) {
-    if (argument.isGenerator()) {
-      at::check_generator<at::CPUGeneratorImpl>(argument.toGenerator());
-    }
-  }
-  return current_device();
-}
-
-// [boxed-generator] The CPU's generator that draws for the device's.
-c10::IValue host_generator(
-    c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value) {
-  if (value.isGenerator()) {
-    return inner_generator(value.toGenerator(), device);
-  }
-  if (value.isNone() && is_generator(argument)) {
-    return inner_generator(default_generator(device), device);
-  }
-  return value;
-}
-// [/boxed-generator]
-
-// [boxed-list] A list keeps its type, with the object that PyTorch looks for.
-c10::IValue change_tensors(c10::IValue value, ChangeSides change) {
-  if (value.isTensor()) {
-    return change(value.toTensor());
-  }
-  bool has_tensors = false;
-  for_each_tensor(value, [&](const at::Tensor&) { has_tensors = true; });
-  if (!has_tensors) {
-    return value;
-  }
-  auto type = value.toList().elementType();
-  if (type->kind() == c10::TypeKind::OptionalType) {
-    type = c10::getTypePtr<std::optional<at::Tensor>>();
-  }
-  c10::impl::GenericList list(type);
-  for (const auto& element : value.toListRef()) {
-    list.push_back(change_tensors(element, change));
-  }
-  return list;
-}
-// [/boxed-list]
-
-namespace {
 
 // [boxed-packs] Whether arguments are packed into an object of the library.
 // It keeps them, so it gets copies: an alias does not own what it shows.

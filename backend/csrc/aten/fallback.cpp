@@ -11,13 +11,11 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include "csrc/aten/boxed.h"
+#include "csrc/aten/arguments.h"
 #include "csrc/aten/registry.h"
 
 namespace openreg {
 namespace {
-
-using Arguments = c10::ArrayRef<c10::IValue>;
 
 // Every thread's fallbacks, autograd's too, follow one policy.
 struct State {
@@ -118,36 +116,6 @@ void refuse_hidden_draws(
       "would draw from the CPU's. Register a kernel for it under PrivateUse1.");
 }
 // [/fallback-random]
-
-}  // namespace
-
-// [fallback-overlap] A copy of one argument does not see writes to another.
-// Those that are the same tensor get one copy; what overlaps in part raises
-// PyTorch's own message.
-void refuse_partial_overlap(
-    const c10::FunctionSchema& schema, Arguments arguments) {
-  std::vector<at::Tensor> read;
-  std::vector<at::Tensor> written;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    auto& tensors = writes(schema, schema.arguments()[i]) ? written : read;
-    for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (tensor.defined()) {
-        tensors.push_back(tensor);
-      }
-    });
-  }
-  for (auto it = written.begin(); it != written.end(); ++it) {
-    for (const auto& other : read) {
-      at::assert_no_partial_overlap(*it, other);
-    }
-    std::for_each(std::next(it), written.end(), [&](const at::Tensor& other) {
-      at::assert_no_partial_overlap(*it, other);
-    });
-  }
-}
-// [/fallback-overlap]
-
-namespace {
 
 // The copies of one call. A kernel that gets a tensor twice finds the same copy
 // twice. This lives as long as one fallback, on the thread that makes it.

@@ -2,16 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/quantized/Quantizer.h>
-#include <c10/util/FunctionRef.h>
+
+#include "csrc/aten/arguments.h"
 
 // Tensors that are more than their own memory are made of tensors that are not:
 // a sparse one of indices and values, a quantized one of codes and a quantizer,
 // a nested one of a buffer. What is done to memory is done to these parts.
 
 namespace openreg {
-
-// Returns what stands for a part on the other side.
-using ChangeSides = c10::function_ref<at::Tensor(const at::Tensor&)>;
 
 // Whether `tensor` is sparse of any layout, quantized, or nested and strided.
 bool has_parts(const at::Tensor& tensor);
