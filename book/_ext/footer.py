@@ -7,6 +7,7 @@ says what a full run of the tests has run of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 
@@ -34,15 +35,9 @@ class Claim(SphinxRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         name, anchor = self.text, f"claim-{self.text}"
-        by = claims.proofs().get(name, [])
-        for test in by:
-            self.env.note_dependency(str(regions.ROOT / test.file))
-        made(self.env).setdefault(self.env.docname, {})[name] = by
-        up = "../" * self.env.docname.count("/")
         rows = "".join(
-            f'<a href="{up}{listing.source_page(test.file)}.html'
-            f'#L-{test.line}"><code>{test.file}::{test.name}</code></a>'
-            for test in by
+            f'<a href="{address}"><code>{test}</code></a>'
+            for test, address in proofs(self.env, name)
         )
         # A box within a paragraph can hold no list.
         html = (
@@ -63,50 +58,25 @@ class Proven(SphinxRole):
     """A small link at a row, to the test that proves it."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        by = claims.proofs()[self.text]
-        made(self.env).setdefault(self.env.docname, {})[self.text] = by
-        up = "../" * self.env.docname.count("/")
         links = " ".join(
-            f'<a class="proven" href="{up}{listing.source_page(test.file)}'
-            f'.html#L-{test.line}" aria-label="Proven by {test.name}" '
-            f'title="{test}">✓</a>'
-            for test in by
+            f'<a class="proven" href="{address}" '
+            f'aria-label="Proven by {test.name}" title="{test}">✓</a>'
+            for test, address in proofs(self.env, self.text)
         )
         html = f'<span id="claim-{self.text}">{links}</span>'
         return [nodes.raw("", html, format="html")], []
 
 
-def made(env: BuildEnvironment) -> dict[str, dict[str, list[claims.Test]]]:
-    """Page -> its claims and rows, each with the tests that it names."""
-    found: dict[str, dict[str, list[claims.Test]]]
-    found = vars(env).setdefault("openreg_claims", {})
-    return found
-
-
-def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
-    made(env).pop(docname, None)
-
-
-def merge(
-    app: Sphinx,
-    env: BuildEnvironment,
-    pages: set[str],
-    other: BuildEnvironment,
-) -> None:
-    theirs = made(other)
-    made(env).update((page, theirs[page]) for page in pages & theirs.keys())
-
-
-def outdated(
-    app: Sphinx, env: BuildEnvironment, *changes: set[str]
-) -> list[str]:
-    """The pages with a claim or a row that other tests prove now."""
-    now = claims.proofs()
-    return [
-        page
-        for page, claimed in made(env).items()
-        if any(now.get(name, []) != by for name, by in claimed.items())
-    ]
+def proofs(
+    env: BuildEnvironment, name: str
+) -> Iterator[tuple[claims.Test, str]]:
+    """The tests of a claim or a row of this page, each with its address."""
+    env.metadata[env.docname].setdefault("claims", {})[name] = True
+    up = "../" * env.docname.count("/")
+    for test in claims.proofs().get(name, []):
+        env.note_dependency(str(regions.ROOT / test.file))
+        page = listing.source_page(test.file)
+        yield test, f"{up}{page}.html#L-{test.line}"
 
 
 def summary(
@@ -151,8 +121,8 @@ def add_footer(
     line = summary(
         vars(app)["openreg_proof"],
         file,
-        [region for at, region in listing.shown(app.env) if at == page],
-        [name for name in made(app.env).get(page, {}) if "." not in name],
+        app.env.metadata[page].get("listings", []),
+        [x for x in app.env.metadata[page].get("claims", ()) if "." not in x],
     )
     up = "../" * page.count("/")
     context["body"] += (
@@ -170,8 +140,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("claim", Claim())
     app.add_role("proven", Proven())
     app.connect("builder-inited", read_proof)
-    app.connect("env-get-outdated", outdated)
-    app.connect("env-purge-doc", forget_page)
-    app.connect("env-merge-info", merge)
     app.connect("html-page-context", add_footer)
     return {"parallel_read_safe": True, "version": "1"}

@@ -85,14 +85,15 @@ class Listing(Code):
         _, path = self.env.relfn2path(self.arguments[0])
         name = self.options.get("start-after", "").strip("[]")
         region = known_regions().get(name)
-        if (
-            region is None
-            or regions.ROOT / region.file != Path(path)
-            or self.options.get("end-before") != f"[/{name}]"
-        ):
+        if region is None or self.options.get("end-before") != f"[/{name}]":
             raise self.error(
                 f"There is no region in {self.arguments[0]} from [{name}] to "
                 f"{self.options.get('end-before')}."
+            )
+        if regions.ROOT / region.file != Path(path):
+            raise self.error(
+                f"[{name}] stands in {region.file}, not in "
+                f"{self.arguments[0]}; nox -s format mends the path."
             )
         up = "../" * self.env.docname.count("/")
         place = nodes.reference(
@@ -110,7 +111,8 @@ class Listing(Code):
         here = nodes.reference("", "#", refid=name, classes=["headerlink"])
         here["reftitle"] = "Link to this listing"
         frame[0] += here
-        shown(self.env).append((self.env.docname, region))
+        about = self.env.metadata[self.env.docname]
+        about.setdefault("listings", []).append(region)
         # Lets pages link to a listing: [its text](#name).
         labels = self.env.domains.standard_domain
         labels.anonlabels[name] = self.env.docname, name
@@ -162,12 +164,8 @@ class Generated(SphinxDirective):
             text = tables.make(name)
         except (LookupError, ValueError) as error:
             raise self.error(str(error)) from None
-        patterns, _ = tables_of(self.env).get(self.env.docname, (set(), {}))
-        patterns = patterns | tables.behind(name)
-        tables_of(self.env)[self.env.docname] = (
-            patterns,
-            tables.stamps(patterns),
-        )
+        for path in tables.behind(name):
+            self.env.note_dependency(path)
         return self.parse_text_to_nodes(text)
 
 
@@ -200,34 +198,14 @@ def known_regions() -> dict[str, regions.Region]:
     return {region.name: region for region in found}
 
 
-Shown = list[tuple[str, regions.Region]]
+def noted(env: BuildEnvironment, what: str) -> dict[str, Any]:
+    """Page -> what was noted there under a name: "listings" or "claims".
 
-
-def shown(env: BuildEnvironment) -> Shown:
-    """(page, region) of every listing; lives and is pickled with env."""
-    found: Shown = vars(env).setdefault("openreg_shown", [])
-    return found
-
-
-# The patterns of what a page's tables are made from, and when each file was
-# changed.
-MadeFrom = tuple[set[str], dict[str, int]]
-
-
-def tables_of(env: BuildEnvironment) -> dict[str, MadeFrom]:
-    made: dict[str, MadeFrom] = vars(env).setdefault("openreg_tables", {})
-    return made
-
-
-def outdated(
-    app: Sphinx, env: BuildEnvironment, *changes: set[str]
-) -> list[str]:
-    """The pages of tables whose files have changed, or are more or fewer."""
-    return [
-        page
-        for page, (patterns, made) in tables_of(env).items()
-        if tables.stamps(patterns) != made
-    ]
+    It is part of the metadata of pages, which Sphinx forgets with a page and
+    takes over from the processes that read others.
+    """
+    pages = env.metadata.items()
+    return {page: about[what] for page, about in pages if what in about}
 
 
 def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
@@ -236,23 +214,6 @@ def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
         rows = list(table.findall(nodes.row))
         if all(row[0].astext().isdigit() for row in rows[1:]):
             table["classes"].append("numbered")
-
-
-def forget_page(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
-    shown(env)[:] = [entry for entry in shown(env) if entry[0] != docname]
-    tables_of(env).pop(docname, None)
-
-
-def merge(
-    app: Sphinx,
-    env: BuildEnvironment,
-    pages: set[str],
-    other: BuildEnvironment,
-) -> None:
-    """Takes over what a process has read that shares the pages with others."""
-    shown(env).extend(entry for entry in shown(other) if entry[0] in pages)
-    made = tables_of(other)
-    tables_of(env).update((page, made[page]) for page in pages & made.keys())
 
 
 def source_page(file: str) -> str:
@@ -295,11 +256,12 @@ LinkBack = tuple[int, str, str]
 def links_back(app: Sphinx) -> dict[str, set[LinkBack]]:
     links: dict[str, set[LinkBack]] = {}
     home: dict[str, str] = {}
-    for page, region in shown(app.env):
-        link = (region.first, f"{page}.html#{region.name}", region.caption)
-        links.setdefault(region.file, set()).add(link)
+    for page, listings in noted(app.env, "listings").items():
+        for region in listings:
+            link = (region.first, f"{page}.html#{region.name}", region.caption)
+            links.setdefault(region.file, set()).add(link)
     # Some rows are on several pages: the chapter's comes first.
-    claimed = getattr(app.env, "openreg_claims", {})
+    claimed = noted(app.env, "claims")
     for page in sorted(claimed, reverse=True):
         home.update(dict.fromkeys(claimed[page], page))
     for name, tests in claims.proofs().items():
@@ -326,23 +288,6 @@ def hash_of(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def write_record(app: Sphinx, error: Exception | None) -> None:
-    """listings.json: what each page showed."""
-    if error is None:
-        record = [
-            {
-                "page": page,
-                "file": region.file,
-                "region": region.name,
-                "first": region.first,
-                "last": region.last,
-            }
-            for page, region in shown(app.env)
-        ]
-        path = Path(app.outdir) / "listings.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     known_regions.cache_clear()
     app.add_config_value("printed_by", [], "env")
@@ -351,9 +296,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("generated", Generated)
     app.add_directive("drawing", Drawing)
     app.connect("doctree-read", mark_columns)
-    app.connect("env-get-outdated", outdated)
-    app.connect("env-merge-info", merge)
-    app.connect("env-purge-doc", forget_page)
     app.connect("html-collect-pages", source_pages)
-    app.connect("build-finished", write_record)
     return {"parallel_read_safe": True, "version": "1"}

@@ -137,10 +137,6 @@ def unproven(
             for line, text in enumerate(region.lines, region.first)
             if lines.get(line) == 0 and not NO_CODE.fullmatch(text)
         }
-        for name, text in excused:
-            # Whether an excused line ran differs from compiler to compiler.
-            if name == region.name and text not in map(str.strip, region.lines):
-                yield f"{where}: {text!r} is excused, but is gone"
         bare = [n for n in dead if (region.name, dead[n]) not in excused]
         if bare:
             numbers = ", ".join(map(str, bare))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from posixpath import dirname, join, normpath, relpath
+from posixpath import dirname, relpath
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.colon_fence import colon_fence_plugin
@@ -24,18 +24,16 @@ LINES_MAX = 40
 
 # Where regions may stand.
 SOURCES = (
-    "conftest.py",
-    "noxfile.py",
     "pyproject.toml",
     "backend/CMakeLists.txt",
     "backend/examples/*/CMakeLists.txt",
     *(
         f"backend/{folder}/**/*{suffix}"
         for folder in ("device", "csrc", "torch_openreg", "examples")
-        for suffix in (".c", ".cpp", ".h", ".py", ".pyi")
+        for suffix in (".c", ".cpp", ".h", ".py")
     ),
-    "book/_ext/**/*.py",
 )
+
 
 MARKER = re.compile(
     r"^\s*(?://|\#|/\*)\s*"
@@ -61,23 +59,18 @@ KINDS = {
     "{drawing}": "an SVG of book/_static with a text alternative",
     "{eval-rst}": "autodoc of the real package, nothing else",
     "{toctree}": "sphinx -n -W",
+    "{include}": "sphinx -n -W; a part of README.md",
     "{glossary}": "sphinx -n -W",
     "{index}": "words that the search finds here first",
 }
 # Directives that hold Markdown, whose fences count like any other.
-CONTAINERS = {
-    "{tabs}",
-    "{tab}",
-    "{group-tab}",
-    "{note}",
-    "{tip}",
-    "{warning}",
-    "{admonition}",
-}
-
+CONTAINERS = {"{tabs}", "{tab}", "{group-tab}"}
 
 # The version that a perishable fact was found in, and the one installed.
-AS_OF = re.compile(r"(?:\(|holds for )torch (\d+\.\d+)\b")
+# A message that names another version than the installed one is no fact.
+AS_OF = re.compile(
+    r"(?:\(torch|holds for torch|(?<!against )(?<!but )PyTorch) (\d+\.\d+)\b"
+)
 PIN = re.compile(r'"torch==(\d+\.\d+)')
 
 # Elements of HTML but the two that fold an answer; and what is code in a line.
@@ -120,13 +113,8 @@ class Fence:
         markers = MARKERS.search(self.body) if listing else None
         return markers["name"] if markers else ""
 
-    @property
-    def file(self) -> str:
-        """The file of a listing, below the root."""
-        return normpath(join(dirname(self.page), self.argument))
 
-
-def read(patterns: tuple[str, ...], root: Path = ROOT) -> dict[str, str]:
+def read(patterns: Iterable[str], root: Path = ROOT) -> dict[str, str]:
     """Path below root -> text, for every file that a pattern names."""
     paths = {path for pattern in patterns for path in root.glob(pattern)}
     return {
@@ -140,8 +128,7 @@ def read_sources(root: Path = ROOT) -> dict[str, str]:
 
 
 def read_pages(root: Path = ROOT) -> dict[str, str]:
-    pages = read(("book/**/*.md",), root)
-    return {p: text for p, text in pages.items() if "/_build/" not in p}
+    return read(("book/**/*.md",), root)
 
 
 def prefix(file: str) -> str:
@@ -149,49 +136,35 @@ def prefix(file: str) -> str:
     path = Path(file)
     if file.startswith("backend/device/"):
         return "dev-"
-    if file == "noxfile.py":
-        return "nox-"
     if file == "backend/CMakeLists.txt":
         return "cmake-"
-    if path.suffix in (".py", ".pyi"):
+    if path.suffix == ".py":
         return "py-"
     return path.stem.lower().replace("_", "-") + "-"
 
 
 def find_regions(sources: Mapping[str, str]) -> tuple[list[Region], list[str]]:
-    """All regions of the sources, and what is wrong with their markers."""
+    """All regions of the sources, and the markers that have no partner."""
     regions: list[Region] = []
     wrong: list[str] = []
     for file, text in sources.items():
         lines = text.splitlines()
-        opened: tuple[str, int, str] | None = None
-        for number, line in enumerate(lines, 1):
-            marker = MARKER.match(line)
-            if marker is None:
-                continue
-            name = marker["name"]
-            where = f"{file}:{number}: [{marker['end']}{name}]"
-            if not marker["end"]:
-                if opened:
-                    wrong.append(
-                        f"{where} opens inside [{opened[0]}]; close that first"
-                    )
-                opened = (name, number, marker["caption"])
-            elif opened is None or opened[0] != name:
-                wrong.append(f"{where} closes what is not open here")
-                opened = None
-            else:
-                body = tuple(lines[opened[1] : number - 1])
-                while body and not body[-1].strip():  # the formatter's own
-                    body = body[:-1]
-                regions.append(
-                    Region(name, file, opened[1] + 1, opened[2], body)
+        found = [(n, MARKER.match(line)) for n, line in enumerate(lines, 1)]
+        marks = [(n, mark) for n, mark in found if mark]
+        names = [mark["end"] + mark["name"] for _, mark in marks]
+        for i in range(0, len(marks), 2):
+            first, mark = marks[i]
+            if names[i + 1 : i + 2] != [f"/{names[i]}"]:
+                wrong.append(
+                    f"{file}:{first}: the marker after [{names[i]}] is not "
+                    f"its end; regions do not nest"
                 )
-                opened = None
-        if opened:
-            wrong.append(
-                f"{file}:{opened[1]}: [{opened[0]}] is never closed; "
-                f"add [/{opened[0]}]"
+                break
+            # The formatter leaves a blank line before some ends.
+            body = "\n".join(lines[first : marks[i + 1][0] - 1]).rstrip()
+            shown = tuple(body.split("\n"))
+            regions.append(
+                Region(mark["name"], file, first + 1, mark["caption"], shown)
             )
     return regions, wrong
 
@@ -234,9 +207,6 @@ def check(sources: Mapping[str, str], pages: Mapping[str, str]) -> list[str]:
     for page, text in pages.items():
         wrong += check_prompts(page, text)
         wrong += check_html(page, text)
-    pin = PIN.search(sources.get("pyproject.toml", ""))
-    for file, text in {**sources, **pages}.items():
-        wrong += check_versions(file, text, pin[1] if pin else None)
     return wrong
 
 
@@ -259,11 +229,12 @@ def check_regions(regions: list[Region]) -> Iterator[str]:
 
 
 def check_fence(fence: Fence) -> Iterator[str]:
-    if fence.kind in ("cpp", "c++", "c", "cmake", "toml"):
-        yield f"{fence.kind} is not typed into a page: literalinclude it"
-    elif fence.kind not in KINDS:
+    if fence.kind not in KINDS:
         known = ", ".join([*KINDS, *sorted(CONTAINERS)])
-        yield f"unknown kind of fence {fence.kind!r}; known are {known}"
+        yield (
+            f"unknown kind of fence {fence.kind!r}; known are {known}, and "
+            f"code is not typed into a page but shown by literalinclude"
+        )
     elif not fence.kind.startswith("{") and fence.argument:
         yield f"{fence.argument!r} after {fence.kind} means nothing"
     if fence.kind == "md" and not fence.page.startswith("book/about/"):
@@ -303,34 +274,14 @@ def follows(output: Fence, before: Fence | None) -> bool:
 
 
 def check_uses(regions: list[Region], fences: list[Fence]) -> Iterator[str]:
-    """Every listing names a region; every region is shown, and once."""
-    files = {region.name: region.file for region in regions}
-    shows = [fence for fence in fences if fence.kind == "{literalinclude}"]
-    count = Counter(fence.region for fence in shows)
-    for fence in shows:
-        name, where = fence.region, f"{fence.page}:{fence.line}"
-        if not name:
-            yield (
-                f"{where}: a listing names its region by both markers, "
-                f':start-after: "[name]" and below it :end-before: "[/name]"'
-            )
-        elif name not in files:
-            yield f"{where}: there is no region [{name}]"
-        elif files[name] != fence.file:
-            yield (
-                f"{where}: [{name}] stands in {files[name]}, not in "
-                f"{fence.file}; nox -s format mends the path"
-            )
-        elif count[name] > 1:
-            yield (
-                f"{where}: [{name}] is shown {count[name]} times; "
-                f"show it once and link to it: [text](#{name})"
-            )
+    """Every region is shown, and once; that there is one, the listing asks."""
+    count = Counter(fence.region for fence in fences)
     for region in regions:
-        if not count[region.name]:
+        if count[region.name] != 1:
             yield (
                 f"{region.file}:{region.first - 1}: [{region.name}] is shown "
-                f"by no page; show it, or remove its markers"
+                f"{count[region.name]} times; show it once and link to it, as "
+                f"[text](#{region.name}), or remove its markers"
             )
 
 
@@ -369,14 +320,18 @@ def check_html(page: str, text: str) -> Iterator[str]:
             yield f"{page}:{number}: {tag[0]} is HTML: write Markdown"
 
 
-def check_versions(file: str, text: str, pin: str | None) -> Iterator[str]:
-    for number, line in enumerate(text.splitlines(), 1):
-        for version in AS_OF.findall(line):
-            if version != pin:
-                yield (
-                    f"{file}:{number}: was found in torch {version}, but "
-                    f"torch {pin} is pinned; look again and mend the mark"
-                )
+def check_versions(texts: Mapping[str, str]) -> Iterator[str]:
+    """What was found in a version of PyTorch was found in the pinned one."""
+    pin = PIN.search(texts.get("pyproject.toml", ""))
+    for file, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            for version in AS_OF.findall(line):
+                if not pin or version != pin[1]:
+                    yield (
+                        f"{file}:{number}: was found in torch {version}, but "
+                        f"torch {pin and pin[1]} is pinned; look again and "
+                        f"mend the mark"
+                    )
 
 
 def check_examples(

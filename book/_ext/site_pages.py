@@ -26,7 +26,6 @@ import regions
 
 RELATED = 6
 LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
-NAMED = re.compile(r"\]\(#([\w-]+)\)")
 # A word of the glossary; and those that also mean other things here.
 TERM = re.compile(r"^(?! |```)(.+)\n  ", re.M)
 LOOSE = {"block", "region"}
@@ -63,27 +62,16 @@ def related(env: BuildEnvironment, page: str) -> list[str]:
 
 
 def around(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """The pages to write anew because of what other pages and runs say."""
-    titles = sorted(
-        (page, title.astext()) for page, title in env.titles.items()
-    )
-    menu = [env.toctree_includes.get(page) for page, _ in titles]
-    of_all = listing.hash_of(vars(app)["openreg_proof"], titles, menu)
-    labels = env.domains.standard_domain.labels
-    slugs = {
-        page: [(name, said) for name, (_, *said) in data["myst_slugs"].items()]
-        for page, data in env.metadata.items()
-        if "myst_slugs" in data
-    }
-    now = {}
-    for page in env.found_docs:
-        text = Path(env.doc2path(page)).read_text("utf-8")
-        there = [labels.get(name) for name in NAMED.findall(text)]
-        heads = [slugs.get(b) for a, b in links() if a == page]
-        now[page] = listing.hash_of(of_all, there, heads, related(env, page))
-    before = vars(env).get("openreg_around", {})
+    """Writes every page anew if something of what others say has changed."""
+    labels = sorted(env.domains.standard_domain.labels.items())
+    heads = [(p, env.metadata[p].get("myst_slugs")) for p in sorted(env.titles)]
+    of_all = (vars(app)["openreg_proof"], labels, heads, links())
+    titles = sorted((page, t.astext()) for page, t in env.titles.items())
+    menu = sorted(env.toctree_includes.items())
+    now = listing.hash_of(of_all, titles, menu)
+    before = vars(env).get("openreg_around")
     vars(env)["openreg_around"] = now
-    return [page for page in now if now[page] != before.get(page)]
+    return [] if now == before else list(env.found_docs)
 
 
 def describe(app: Sphinx, doctree: nodes.document) -> None:

@@ -70,7 +70,7 @@ PYTORCH = "pytorch} torch/random.py"
 REFUSED = {
     "from [dev-two] to [/dev-two]": listing("dev-two", "dev-two"),
     "from [dev-one] to [/dev-two]": listing("dev-one", "dev-two"),
-    "no region in device/x.cpp": listing(
+    "stands in backend/device/memory.cpp, not in device/x.cpp": listing(
         "dev-one", "dev-one", file="device/x.cpp"
     ),
     "from [] to None": fence(f"literalinclude}} {MEMORY}"),

@@ -113,7 +113,7 @@ def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
 
 @pytest.fixture(scope="module")
 def groups() -> dict[str, set[str]]:
-    return {what: names for what, names in dispatcher.operator_groups().items()}
+    return dispatcher.operator_groups()
 
 
 def test_what_runs_on_the_cpu_divides_the_set(groups) -> None:

@@ -102,29 +102,17 @@ def test_further_lookups_name_what_is_missing() -> None:
         assert ("| yes |" in line) == hasattr(torch.openreg, name)
 
 
-MOVED = {
-    "torch.Tensor": lambda: torch.ones(2),
-    "torch.nn.modules.module.Module": lambda: torch.nn.Linear(1, 1),
-    "torch.nn.utils.rnn.PackedSequence": lambda: (
-        torch.nn.utils.rnn.pack_sequence([torch.ones(2, 1)])
-    ),
-    "torch.storage.UntypedStorage": lambda: torch.ones(2).untyped_storage(),
-    "torch.storage.TypedStorage": lambda: torch.ones(2)._typed_storage(),
-}
-
-
+@pytest.mark.parametrize(
+    "row", rows("frontend_methods.classes"), ids=lambda row: row.made
+)
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
-def test_the_classes_of_the_generated_methods_can_move() -> None:
-    cells = [
-        [cell.strip(" `") for cell in line.strip("|").split("|")]
-        for line in frontend.generated_methods().splitlines()[2:]
-    ]
-    assert {name for name, _, _ in cells} == set(MOVED)
-    for name, moves, tells in cells:
-        assert moves == "yes"
-        moved = MOVED[name]().openreg(1)
-        inside = moved.weight if hasattr(moved, "weight") else moved
-        device = getattr(inside, "device", None) or inside.data.device
-        assert device == torch.device("openreg:1")
-        assert hasattr(moved, "is_openreg") == (tells == "yes")
-        assert getattr(moved, "is_openreg", True)
+def test_an_object_of_a_class_with_generated_methods_moves(row: Row) -> None:
+    x = eval(row.made)
+    assert isinstance(x, eval(vars(row)["class"]))
+    assert row.moves == "yes"
+    moved = x.openreg(1)
+    inside = moved.weight if hasattr(moved, "weight") else moved
+    device = getattr(inside, "device", None) or inside.data.device
+    assert device == torch.device("openreg:1")
+    assert hasattr(moved, "is_openreg") == (row.tells == "yes")
+    assert getattr(moved, "is_openreg", True)

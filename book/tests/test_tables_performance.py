@@ -1,14 +1,12 @@
 """The performance chapter prints what one run of the bench has kept."""
 
 import importlib.util
-import re
 
 import pytest
 import torch
 
 import regions
 from rows import recorded
-from tables import performance
 
 PROGRAM = regions.ROOT / "backend" / "tests" / "bench_device.py"
 
@@ -48,17 +46,3 @@ def test_only_convolution_and_lstm_lack_a_fallback() -> None:
         "LSTM train step",
     ]
     assert all(columns["auto"].values())
-
-
-def test_every_row_is_printed_with_its_ratio(bench) -> None:
-    kept, shown = recorded("performance"), performance.performance_rows()
-    for row, (cpu, device) in kept["rows"]["auto"].items():
-        assert f"\n| {row} | {cpu:.2f} | " in shown
-        most = f"{bench.AT_MOST[row]:.2f}" if row in bench.AT_MOST else ""
-        assert f" | **{device / cpu:.2f}** | {most} | " in shown
-    threads = performance.performance_backward()
-    for row, (cpu, device) in kept["calling thread"].items():
-        assert re.search(rf"\n\| {row} \| .* {device / cpu:.2f} \|", threads)
-    assert performance.performance_threads().count("backward on") == len(
-        kept["two threads"]
-    )

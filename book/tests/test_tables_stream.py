@@ -31,16 +31,6 @@ def test_the_timeline_shows_a_run_in_its_order() -> None:
     assert "start of aten::mul.Tensor on the second stream; end" in drawing
 
 
-def test_the_program_that_is_drawn_is_the_one_that_is_shown() -> None:
-    page = (regions.ROOT / "book" / "chapters" / "event.md").read_text()
-    source, drawing = (
-        page.index(f"{{generated}} stream.{name}")
-        for name in ("timeline_source", "stream_timeline")
-    )
-    assert source < drawing
-    assert "second.wait_stream(first)" in stream.timeline_source()
-
-
 @pytest.mark.parametrize("kind", ["Stream", "Event"])
 def test_the_methods_are_those_that_python_has(kind: str) -> None:
     names = [row.key for row in rows(f"stream.{kind.lower()}s")]

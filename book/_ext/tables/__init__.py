@@ -12,9 +12,11 @@ import glob
 import os
 import re
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
+import torch
+
+import torch_openreg
 from regions import ROOT
 
 # What is made from the sources, and changes when they do not.
@@ -30,36 +32,28 @@ def make(name: str) -> str:
     made_by = known and vars(import_module(f"tables.{module}")).get(function)
     if not callable(made_by):
         raise LookupError(f"book/_ext/tables/{module}.py has no {function}().")
-    return made_by(argument) if argument else made_by()
+    return str(made_by(argument) if argument else made_by())
 
 
 def behind(name: str) -> set[str]:
-    """Patterns of the files on which `module.function argument` depends."""
-    path, _, argument = name.partition(" ")
+    """The files on which `module.function argument` depends."""
+    made_by, _, argument = name.partition(" ")
     found = {f"book/rows/{argument.partition('.')[0]}.toml"}
-    left = {path.partition(".")[0]}
+    left = {made_by.partition(".")[0]}
     while left:
         part = left.pop()
-        module = import_module(f"tables.{part}")
-        path = Path(module.__file__)
+        path = Path(__file__).with_name(f"{part}.py")
         if str(path) not in found:
             found |= {str(path), f"book/rows/{part}.toml"}
-            found |= {*getattr(module, "READS", ())}
+            found |= {*getattr(import_module(f"tables.{part}"), "READS", ())}
             left.update(IMPORTS.findall(path.read_text("utf-8")))
-    # What tables ask, found without importing it: PyTorch and the package,
-    # in the tree and as it was built.
-    torch, package = map(find_spec, ("torch", "torch_openreg"))
-    found.add(str(Path(torch.origin).with_name("version.py")))
-    for folder in package.submodule_search_locations:
+    # What tables ask: PyTorch and the package, in the tree and as it was built.
+    found.add(f"{Path(torch.__file__).parent}/version.py")
+    for folder in torch_openreg.__path__:
         found |= {f"{folder}/**/*.py", f"{folder}/**/*.so"}
-    return found
-
-
-def stamps(patterns: set[str]) -> dict[str, int]:
-    """When each file that a pattern names was changed."""
     return {
-        path: os.stat(path).st_mtime_ns
-        for pattern in patterns
+        path
+        for pattern in found
         for path in glob.glob(os.path.join(ROOT, pattern), recursive=True)
         if os.path.isfile(path) and not MADE.search(path)
     }

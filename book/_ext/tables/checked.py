@@ -68,16 +68,3 @@ def checked_claims() -> str:
             for name, _ in claims.find_claims(regions.read_pages())
         ),
     )
-
-
-def checked_excuses() -> str:
-    """One row a line that cannot be counted, with the reason."""
-    if not proof.EXCUSED:
-        return "There are none."
-    return table(
-        ("Listing", "Line", "Why no test counts it"),
-        (
-            (f"[{name}](#{name})", f"`{line}`", why)
-            for (name, line), why in proof.EXCUSED.items()
-        ),
-    )

@@ -3,14 +3,10 @@
 from itertools import groupby
 
 from rows import Row, rows
-from tables.common import table
+from tables.common import said, table
 
 READS = ("book/rows/frontend.toml",)
 LOOKUPS = "[](../chapters/frontend.md#what-pytorch-looks-up-by-name)"
-
-
-def said(text: str) -> str:
-    return f"``{text}``{{.said}}"
 
 
 def of_lookup(row: Row) -> tuple[str, ...]:

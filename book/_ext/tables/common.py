@@ -3,8 +3,16 @@
 import re
 from collections.abc import Callable, Iterable
 from html import escape
+from typing import Any
 
 from rows import Row, load, rows
+
+
+class Words(list[Any]):
+    """A list in a row: as words of code, with what the form puts between."""
+
+    def __format__(self, between: str) -> str:
+        return (between or " ").join(f"`{word}`" for word in self)
 
 
 def table(head: Iterable[str], body: Iterable[Iterable[str]]) -> str:
@@ -30,7 +38,11 @@ def of_rows(name: str, **made: Callable[[Row], str]) -> str:
         if lacks := fields - made.keys() - row.given - {"key", "mark"}:
             where = row.id or f"{name}, in {vars(row)}"
             raise LookupError(f"A row lacks {', '.join(lacks)}: {where}")
-        values = vars(row) | {key: make(row) for key, make in made.items()}
+        values = {
+            key: Words(value) if isinstance(value, list) else value
+            for key, value in vars(row).items()
+        }
+        values |= {key: make(row) for key, make in made.items()}
         return [form.format_map(values) for form in shown.values()]
 
     return table(shown, map(cells, rows(name)))
@@ -47,6 +59,11 @@ def drawing(label: str, height: int, parts: Iterable[str]) -> str:
 
 def code(words: Iterable[str]) -> str:
     return " ".join(f"`{word}`" for word in words)
+
+
+def said(text: str) -> str:
+    """A message as it is, on one line."""
+    return f"``{' '.join(text.split())}``{{.said}}"
 
 
 def first_sentence(text: str) -> str:

@@ -2,15 +2,14 @@
 
 import warnings
 
-from regions import ROOT
-from rows import Row, rows
-from tables.common import code, of_rows, table
+import torch
+
+from rows import rows
+from tables.common import table
 
 
 def runs(probe: str) -> bool:
     """Whether the installed backend can do it, asked by doing it."""
-    import torch
-
     names = {"torch": torch, "x": torch.ones(4, device="openreg")}
     try:
         with warnings.catch_warnings():
@@ -42,13 +41,3 @@ def subsystems() -> str:
         )
     head = "Axis", "Subsystem", "State", "Chapter"
     return table((*head, "Tried while printing this page"), found)
-
-
-def reference_map() -> str:
-    """File names of PyTorch's reference backend, and where to look here."""
-
-    def here(row: Row) -> str:
-        found = all((ROOT / "backend" / path).exists() for path in row.ours)
-        return code(row.ours) if found else "next"
-
-    return of_rows("index.reference", there=lambda r: code(r.theirs), here=here)

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import regions
 from regions import ROOT
 from rows import Row, rows
-from tables.common import table
+from tables.common import said, table
 
-READS = ("*.py", "*.toml", "backend/**", "book/**/*.md", "book/_ext/**")
-READS += ("book/rows/*.toml",)
+READS = (
+    *("*.py", "*.toml", "backend/**"),
+    *("book/**/*.md", "book/_ext/**", "book/rows/*.toml"),
+)
 
 GAP = "…"  # what varies in a message
 # A call that raises, warns or reports, and how many of its arguments come
@@ -139,11 +141,6 @@ def places() -> dict[str, list[regions.Region]]:
     return by_file
 
 
-def cell(text: str) -> str:
-    """A message as it is, on one line."""
-    return f"``{' '.join(text.split())}``{{.said}}"
-
-
 def messages_of(folder: str) -> str:
     """The messages of a folder, each with what is to be said of it."""
     here = [m for m in found() if m.file.startswith(f"backend/{folder}")]
@@ -163,7 +160,7 @@ def messages_of(folder: str) -> str:
         shows += ["not reproduced"] if row.untested else []
         body.append(
             (
-                "<br>".join(dict.fromkeys(cell(m.text) for m in mine)),
+                "<br>".join(dict.fromkeys(said(m.text) for m in mine)),
                 f"{row.why} *{row.do}*{row.mark}",
                 "<br>".join([*links, *shows]),
             )
@@ -177,13 +174,13 @@ def messages_missing() -> str:
     missing += [
         (row.without, f"device module: `{row.key}`") for row in rows("frontend")
     ]
-    said: dict[str, list[str]] = {}
+    lacks: dict[str, list[str]] = {}
     for text, what in missing:
         if ": " in text:
-            said.setdefault(text, []).append(what)
+            lacks.setdefault(text, []).append(what)
     return table(
         ("Message", "What is missing"),
-        ((cell(text), "; ".join(said[text])) for text in sorted(said)),
+        ((said(text), "; ".join(lacks[text])) for text in sorted(lacks)),
     )
 
 
@@ -210,7 +207,7 @@ def messages_shown() -> str:
     """PyTorch's messages that an example of a chapter runs into."""
     body = (
         (
-            cell(message),
+            said(message),
             " ".join(f"[](../{p.removeprefix('book/')})" for p in pages),
         )
         for message, pages in sorted(on_pages().items())

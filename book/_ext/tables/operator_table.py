@@ -9,8 +9,12 @@ from fnmatch import fnmatch
 from itertools import islice
 from typing import Any, NamedTuple
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
 from rows import rows
-from tables.common import code, of_rows, table
+from tables.common import table
 from tables.dispatcher import REFUSED, is_boxed
 
 READS = ("book/rows/operators_known.toml",)
@@ -36,20 +40,14 @@ def tier(name: str, key: str = "PrivateUse1") -> str:
     """The letter of an operator, as the dispatcher has it now."""
     if name.startswith(REFUSED):
         return "x"
-    if torch_c()._dispatch_has_kernel_for_dispatch_key(name, key):
+    if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
         return "a" if is_boxed(name, key) else "n"
-    dump = torch_c()._dispatch_dump_table(name)
+    dump = torch._C._dispatch_dump_table(name)
     line = re.search(rf"^{key}: (.*)$", dump, re.M)
     if line is not None and "backend fallback" not in line[1]:
         return "c"
-    on_host = torch_c()._dispatch_has_computed_kernel_for_dispatch_key
+    on_host = torch._C._dispatch_has_computed_kernel_for_dispatch_key
     return "f" if on_host(name, "CPU") else "x"
-
-
-def torch_c() -> Any:
-    import torch
-
-    return torch._C
 
 
 class Row(NamedTuple):
@@ -61,14 +59,12 @@ class Row(NamedTuple):
 
 def watch(call: Callable[[], Any]) -> dict[str, str]:
     """The operators that `call` runs on the device, each with its key."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils._pytree import tree_leaves
-
     seen: dict[str, str] = {}
 
     class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             result = func(*args, **(kwargs or {}))
             for leaf in tree_leaves((args, kwargs, result)):
                 if isinstance(leaf, torch.Tensor) and leaf.is_openreg:  # type: ignore[attr-defined]
@@ -79,7 +75,7 @@ def watch(call: Callable[[], Any]) -> dict[str, str]:
                     seen.setdefault(name, key)
             return result
 
-    with Watch():
+    with Watch():  # type: ignore[no-untyped-call]
         call()
     return seen
 
@@ -87,20 +83,16 @@ def watch(call: Callable[[], Any]) -> dict[str, str]:
 @functools.cache
 def entries() -> dict[str, Any]:
     """PyTorch's operator database, by the names of its entries."""
-    import torch
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)  # hypothesis is optional
         from torch.testing._internal.common_methods_invocations import op_db
     # That import forbids to set torch.backends.* for the rest of the process.
-    torch.backends.__allow_nonbracketed_mutation_flag = True  # type: ignore[attr-defined]
+    torch.backends.__allow_nonbracketed_mutation_flag = True
     return {f"{x.name}.{x.variant_test_name}".rstrip("."): x for x in op_db}
 
 
 def called(entry: str, dtype: Any) -> dict[str, str]:
     """The operators of the first sample of an entry that runs any."""
-    import torch
-
     op = entries()[entry]
     torch.manual_seed(0)
     random.seed(0)
@@ -119,8 +111,6 @@ def called(entry: str, dtype: Any) -> dict[str, str]:
 
 def look(entry: str) -> Row | None:
     """A row, or nothing for an entry that has none of the table's dtypes."""
-    import torch
-
     has = entries()[entry].dtypes
     dtypes = [d for d in DTYPES if getattr(torch, d) in has]
     if not dtypes:
@@ -172,8 +162,6 @@ def database(name: str) -> str:
 
 def operator_tiers() -> str:
     """How many operators of ATen run by which way."""
-    import torch
-
     names = torch._C._dispatch_get_all_op_names()
     count = dict.fromkeys(LETTERS, 0)
     for name in names:
@@ -182,11 +170,4 @@ def operator_tiers() -> str:
     return table(
         ("Letter", "What runs", "Operators of ATen"),
         ((t, LETTERS[t], f"{count[t]}") for t in LETTERS),
-    )
-
-
-def known_differences() -> str:
-    """What is not as on the CPU, one row a reason."""
-    return of_rows(
-        "operators_known.known", entries=lambda row: code(row.operators)
     )

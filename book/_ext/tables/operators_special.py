@@ -2,12 +2,13 @@
 
 import inspect
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch.optim import Optimizer
 
 from rows import Row
-from tables.common import code, of_rows, table
+from tables.common import of_rows, table
 
 # The keys of a backend's tensors, the one that decides first.
 FUNCTIONALITIES = ("NestedTensor", "Quantized", "SparseCsr", "Sparse", "")
@@ -18,7 +19,8 @@ def make(row: Row) -> torch.Tensor:
     with warnings.catch_warnings():
         # Sparse, quantized and nested tensors each warn of their state.
         warnings.simplefilter("ignore")
-        return eval(row.made, {"torch": torch, "x": x})
+        made: torch.Tensor = eval(row.made, {"torch": torch, "x": x})
+        return made
 
 
 def key_of(tensor: torch.Tensor) -> str:
@@ -59,7 +61,7 @@ def optimizers() -> dict[str, type[Optimizer]]:
     }
 
 
-def accepts(kind: type[Optimizer], form: str) -> bool:
+def accepts(kind: Callable[..., Optimizer], form: str) -> bool:
     """Whether an optimizer takes a step in this form on the device."""
     weight = torch.ones(2, device="openreg", requires_grad=True)
     weight.grad = torch.ones_like(weight)
@@ -77,12 +79,4 @@ def optimizer_forms() -> str:
             (f"`{name}`", *("yes" if accepts(kind, f) else "" for f in FORMS))
             for name, kind in optimizers().items()
         ),
-    )
-
-
-def wider_dtypes() -> str:
-    """What the CPU's kernels lack and CUDA's have, and what runs instead."""
-    return of_rows(
-        "operators_special.wider",
-        names=lambda row: code(row.entries).replace(" ", ", "),
     )

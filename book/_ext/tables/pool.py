@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.openreg.testing import Gate
 
 from rows import load
 from tables.common import drawing
+from torch_openreg import openreg
+from torch_openreg.openreg.testing import Gate
 
 MIB = 1 << 20
 BLOCK_STATES = {"active_pending_free": "waiting", "inactive": "free"}
@@ -41,19 +42,19 @@ def pool_history() -> list[tuple[str, list[Drawn]]]:
     def empty(mib: int) -> torch.Tensor:
         return torch.empty(mib * MIB, dtype=torch.uint8, device="openreg")
 
-    names = {"torch": torch, "empty": empty}
-    names |= {"side": torch.openreg.Stream(), "gate": Gate()}
-    torch.openreg.empty_cache()
-    names["gate"].hold(names["side"])
-    others = {x["address"] for x in torch.openreg.memory_snapshot()}
+    side, gate = openreg.Stream(), Gate()
+    names = {"torch": torch, "empty": empty, "side": side, "gate": gate}
+    openreg.empty_cache()
+    gate.hold(side)
+    others = {x["address"] for x in openreg.memory_snapshot()}
     history = []
     # A stream's blocks are its own, so what is there already does not count.
-    with torch.openreg.stream(torch.openreg.Stream()):
+    with openreg.stream(openreg.Stream()):
         for line in load("pool")["program"].splitlines():
             exec(line, names)
             found = [
                 block
-                for segment in torch.openreg.memory_snapshot()
+                for segment in openreg.memory_snapshot()
                 if segment["address"] not in others
                 for block in blocks(segment, names)
             ]

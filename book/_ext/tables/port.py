@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 
 from regions import ROOT
@@ -41,15 +40,15 @@ def names_to_change() -> str:
     )
 
 
-def most_used(pattern: str, limit: int) -> Iterator[str]:
+def most_used(pattern: str) -> list[str]:
     found = Counter(w for t in tree().values() for w in re.findall(pattern, t))
-    yield from (word for word, _ in found.most_common(limit))
+    return [word for word, _ in found.most_common(5)]
 
 
 def names_to_keep() -> str:
     """What must stay as it is, with the words of the tree that are meant."""
     return of_rows(
         "port.fixed",
-        used=lambda row: code(most_used(row.pattern, 5)),
+        used=lambda row: code(most_used(row.pattern)),
         files=lambda row: f"{len(users(row.pattern))} files",
     )

@@ -2,11 +2,14 @@
 
 import inspect
 from html import escape
+from typing import Any
 
-import torch
-from torch.openreg.testing import Gate, Record, trace
+import torch as pytorch
 
 from tables.common import drawing
+from torch_openreg.openreg.testing import Gate, Record, trace
+
+torch: Any = pytorch  # mypy knows of no torch.openreg
 
 
 def timeline() -> list[Record]:

@@ -1,7 +1,7 @@
 """The tables of book/chapters/stubs.md."""
 
 from rows import FOLDER
-from tables.common import code, of_rows, table
+from tables.common import code, table
 
 READS = ("book/rows/stubs.txt",)
 
@@ -28,8 +28,3 @@ def stub_list() -> str:
             for header, names in sorted(listed_stubs().items())
         ),
     )
-
-
-def served_operators() -> str:
-    """The stubs that this backend registers, and who asks them."""
-    return of_rows("stubs.served", names=lambda row: code(row.operators))

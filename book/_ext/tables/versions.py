@@ -18,7 +18,8 @@ Headers = dict[str, dict[str, str]]
 
 
 def record() -> dict[str, Any]:
-    return json.loads(FILE.read_text("utf-8"))
+    kept: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+    return kept
 
 
 def as_number(release: str) -> tuple[int, ...]:

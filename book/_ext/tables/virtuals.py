@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from regions import ROOT
 from rows import rows
+from tables.headers import end_of_braces
 
 RUNTIME = ROOT / "backend" / "csrc" / "runtime"
 READS = ("book/rows/interfaces.toml",)
@@ -56,12 +57,7 @@ def class_body(text: str, name: str) -> str:
     head = definition(text, name)
     if head is None:
         raise ValueError(f"no header has a class {name} any more")
-    depth = 1
-    for i, char in enumerate(masked(text[head.end() :]), head.end()):
-        depth += {"{": 1, "}": -1}.get(char, 0)
-        if depth == 0:
-            return text[head.end() : i]
-    raise ValueError(f"{name} has no end")
+    return text[head.end() : end_of_braces(masked(text), head.end() - 1) - 1]
 
 
 def members(body: str) -> Iterator[tuple[str, str | None]]:
