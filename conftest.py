@@ -31,6 +31,7 @@ import torch
 from _pytest.assertion.rewrite import rewrite_asserts
 from sybil import Document, Example, Region, Sybil
 
+import _device
 import accept
 import regions
 from torch_openreg import openreg
@@ -301,6 +302,20 @@ def hold() -> Iterator[Callable[..., Gate]]:
     yield close
     for gate in gates:
         gate.open()
+
+
+@pytest.fixture
+def gate() -> Iterator[_device.Gate]:
+    """Holds streams of the device back by its own calls, without PyTorch."""
+    gate = _device.Gate()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def log() -> _device.Log:
+    """What kernels and host functions of the device have noted."""
+    return _device.Log()
 
 
 @pytest.fixture

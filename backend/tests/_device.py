@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import textwrap
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import (
     POINTER,
@@ -26,7 +27,12 @@ from ctypes import (
     c_void_p,
 )
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+# The number of an address, of a stream or of an event.
+Pointer = int | None
+T = TypeVar("T")
+Data = TypeVar("Data", bound="ctypes._CDataType")
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(
     5
@@ -94,18 +100,19 @@ TraceFunction = ctypes.CFUNCTYPE(None, POINTER(TraceRecord), c_void_p)
 class DeviceError(Exception):
     """What a call answered, by name, and the sentence it left."""
 
-    def __init__(self, name, detail):
+    def __init__(self, name: str, detail: str) -> None:
         super().__init__(f"{name}: {detail}")
         self.name = name
         self.detail = detail
 
 
-def library_path():
+def library_path() -> Path:
     """The libopenreg.so of the installed package, which is not imported."""
     if override := os.environ.get("OPENREG_LIBRARY"):
         return Path(override)
     spec = importlib.util.find_spec("torch_openreg")
-    packages = list(spec.submodule_search_locations) if spec else []
+    found = spec.submodule_search_locations if spec else None
+    packages = [Path(folder) for folder in found or []]
     # An editable install keeps the package in the tree, its libraries not.
     packages.append(Path(sysconfig.get_path("purelib"), "torch_openreg"))
     for package in packages:
@@ -117,7 +124,7 @@ def library_path():
     )
 
 
-def load():
+def load() -> ctypes.CDLL:
     library = ctypes.CDLL(str(library_path()))
     for name in ("orGetErrorName", "orGetErrorString", "orGetErrorDetail"):
         getattr(library, name).restype = c_char_p
@@ -172,7 +179,7 @@ def load():
 library = load()
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: Any) -> None:
     """Calls `name` and raises DeviceError unless it answers orSuccess."""
     code = getattr(library, name)(*arguments)
     if code != 0:
@@ -182,50 +189,57 @@ def call(name, *arguments):
         )
 
 
-def result(kind, name, *arguments):
-    """The value that a call writes through its first parameter."""
-    value = kind()
-    call(name, byref(value), *arguments)
-    return value if isinstance(value, ctypes.Structure) else value.value
+def filled(kind: type[Data], name: str, *arguments: Any) -> Data:
+    """What a call writes through its first parameter."""
+    data = kind()
+    call(name, byref(data), *arguments)
+    return data
 
 
-def device_count():
+def result(
+    kind: "type[ctypes._SimpleCData[T]]", name: str, *arguments: Any
+) -> T:
+    """The same for a number."""
+    return filled(kind, name, *arguments).value
+
+
+def device_count() -> int:
     return result(c_int, "orGetDeviceCount")
 
 
-def get_device():
+def get_device() -> int:
     return result(c_int, "orGetDevice")
 
 
-def set_device(index):
+def set_device(index: int) -> None:
     call("orSetDevice", index)
 
 
-def properties(index):
-    return result(DeviceProp, "orGetDeviceProperties", index)
+def properties(index: int) -> DeviceProp:
+    return filled(DeviceProp, "orGetDeviceProperties", index)
 
 
-def address_space():
-    return result(AddressSpace, "orGetAddressSpace")
+def address_space() -> AddressSpace:
+    return filled(AddressSpace, "orGetAddressSpace")
 
 
-def malloc(size):
+def malloc(size: int) -> Pointer:
     return result(c_void_p, "orMalloc", size)
 
 
-def free(pointer):
+def free(pointer: Pointer) -> None:
     call("orFree", pointer)
 
 
-def malloc_host(size):
+def malloc_host(size: int) -> Pointer:
     return result(c_void_p, "orMallocHost", size)
 
 
-def free_host(pointer):
+def free_host(pointer: Pointer) -> None:
     call("orFreeHost", pointer)
 
 
-def memory_info():
+def memory_info() -> tuple[int, int]:
     """Free and total bytes of the current device."""
     available, total = c_size_t(), c_size_t()
     call("orMemGetInfo", byref(available), byref(total))
@@ -239,41 +253,50 @@ class Attributes(NamedTuple):
     size: int
 
 
-def attributes(pointer):
+def attributes(pointer: Pointer) -> Attributes:
     """What the device itself says about an address."""
-    found = result(PointerAttributes, "orPointerGetAttributes", pointer)
+    found = filled(PointerAttributes, "orPointerGetAttributes", pointer)
     return Attributes(found.type, found.device, found.base, found.size)
 
 
-def memcpy(dst, src, count, kind=DEFAULT):
+def memcpy(dst: Pointer, src: Pointer, count: int, kind: int = DEFAULT) -> None:
     call("orMemcpy", dst, src, count, kind)
 
 
-def memcpy_peer(dst, dst_device, src, src_device, count):
+def memcpy_peer(
+    dst: Pointer, dst_device: int, src: Pointer, src_device: int, count: int
+) -> None:
     call("orMemcpyPeer", dst, dst_device, src, src_device, count)
 
 
-def memset(pointer, value, count):
+def memset(pointer: Pointer, value: int, count: int) -> None:
     call("orMemset", pointer, value, count)
 
 
-def write(pointer, data):
+def write(pointer: Pointer, data: bytes) -> None:
     """Copies bytes to the device."""
-    memcpy(pointer, ctypes.cast(data, c_void_p), len(data), HOST_TO_DEVICE)
+    source = ctypes.cast(ctypes.c_char_p(data), c_void_p).value
+    memcpy(pointer, source, len(data), HOST_TO_DEVICE)
 
 
-def read(pointer, count):
+def read(pointer: Pointer, count: int) -> bytes:
     """Copies bytes from the device."""
     buffer = ctypes.create_string_buffer(count)
     memcpy(ctypes.addressof(buffer), pointer, count, DEVICE_TO_HOST)
     return buffer.raw
 
 
-def default_stream(index):
+def default_stream(index: int) -> Pointer:
     return result(c_void_p, "orDeviceGetDefaultStream", index)
 
 
-def launch(kernel, stream=None, args=None, release=None, name=b"test"):
+def launch(
+    kernel: Any,
+    stream: Pointer = None,
+    args: Pointer = None,
+    release: Any = None,
+    name: bytes | None = b"test",
+) -> None:
     call(
         "orLaunchKernel",
         stream,
@@ -284,19 +307,24 @@ def launch(kernel, stream=None, args=None, release=None, name=b"test"):
     )
 
 
-def ipc_get(pointer):
-    return result(MemHandle, "orIpcGetMemHandle", pointer)
+def ipc_get(pointer: Pointer) -> MemHandle:
+    return filled(MemHandle, "orIpcGetMemHandle", pointer)
 
 
-def ipc_open(handle):
+def ipc_open(handle: MemHandle) -> Pointer:
     return result(c_void_p, "orIpcOpenMemHandle", byref(handle))
 
 
-def ipc_close(pointer):
+def ipc_close(pointer: Pointer) -> None:
     call("orIpcCloseMemHandle", pointer)
 
 
-def launch_host(function, stream=None, args=None, release=None):
+def launch_host(
+    function: Any,
+    stream: Pointer = None,
+    args: Pointer = None,
+    release: Any = None,
+) -> None:
     call(
         "orLaunchHostFunc",
         stream,
@@ -306,23 +334,23 @@ def launch_host(function, stream=None, args=None, release=None):
     )
 
 
-def make_stream(priority=0):
+def make_stream(priority: int = 0) -> Pointer:
     return result(c_void_p, "orStreamCreateWithPriority", priority)
 
 
-def make_event(flags=0):
+def make_event(flags: int = 0) -> Pointer:
     return result(c_void_p, "orEventCreate", flags)
 
 
-def record(event, stream=None):
+def record(event: Pointer, stream: Pointer = None) -> None:
     call("orEventRecord", event, stream)
 
 
-def wait_event(stream, event):
+def wait_event(stream: Pointer, event: Pointer) -> None:
     call("orStreamWaitEvent", stream, event)
 
 
-def is_done(name, handle):
+def is_done(name: str, handle: Pointer) -> bool:
     """What orStreamQuery or orEventQuery answers, as a bool."""
     answer = getattr(library, name)(handle)
     if library.orGetErrorName(answer) == b"orErrorNotReady":
@@ -331,12 +359,12 @@ def is_done(name, handle):
     return True
 
 
-def synchronize(stream=None):
+def synchronize(stream: Pointer = None) -> None:
     call("orStreamSynchronize", stream)
 
 
 @contextmanager
-def turn(stream=None, name=b"turn"):
+def turn(stream: Pointer = None, name: bytes = b"turn") -> Iterator[None]:
     call("orStreamBeginTurn", stream, name)
     try:
         yield
@@ -345,11 +373,13 @@ def turn(stream=None, name=b"turn"):
 
 
 @contextmanager
-def turn_of_another_thread(stream, at_its_end):
+def turn_of_another_thread(
+    stream: Pointer, at_its_end: Callable[[], object]
+) -> Iterator[threading.Event]:
     """Another thread's turn, which the event that this yields ends."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def take():
+    def take() -> None:
         with turn(stream):
             begun.set()
             go_on.wait()
@@ -368,27 +398,51 @@ def turn_of_another_thread(stream, at_its_end):
 class Gate:
     """Holds a stream back until the host opens it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.value = c_uint64(0)
         # A worker reads it after the interpreter has cleared its modules.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.value))
 
-    def hold(self, stream):
+    def hold(self, stream: Pointer) -> None:
         address = ctypes.addressof(self.value)
         call("orStreamWaitValue64", stream, address, 1)
 
-    def open(self):
+    def open(self) -> None:
         self.value.value = 1
 
 
-def explain_fault(address, size=512):
+class Log(list[Any]):
+    """Kernels and host functions that note what they were told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[object] = []
+
+    def kernel(self, entry: object, answer: int = 0) -> Any:
+        return self.keep(Kernel(lambda args: self.note(entry, answer)))
+
+    def host(self, entry: object) -> Any:
+        return self.keep(HostFunction(lambda args: self.append(entry)))
+
+    def note(self, entry: object, answer: int) -> int:
+        self.append(entry)
+        return answer
+
+    def keep(self, function: Any) -> Any:
+        self.kept.append(function)
+        return function
+
+
+def explain_fault(address: int, size: int = 512) -> str:
     buffer = ctypes.create_string_buffer(size)
     length = library.orExplainFault(address, buffer, size)
     assert length == len(buffer.value)
     return buffer.value.decode()
 
 
-def run(code, **environment):
+def run(
+    code: str, **environment: str | None
+) -> subprocess.CompletedProcess[str]:
     """Runs `code` in a fresh process that has all of this module's names."""
     here = str(Path(__file__).parent)
     variables = {
@@ -410,7 +464,7 @@ def run(code, **environment):
     )
 
 
-def build(source, folder):
+def build(source: str, folder: Path) -> Path:
     """Compiles a program of this folder against the library."""
     here = Path(__file__).parent
     program = folder / Path(source).stem
@@ -431,14 +485,14 @@ def build(source, folder):
     return program
 
 
-def check_run(code, **environment):
+def check_run(code: str, **environment: str | None) -> str:
     """As `run`, for code that must end well; what it printed."""
     done = run(code, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def refused(name, match=""):
+def refused(name: str, match: str = "") -> Any:
     """Expects a DeviceError of this name, with a sentence that matches."""
     import pytest  # which the code of `run` does without
 

@@ -20,12 +20,13 @@ def listed_stubs() -> dict[str, list[str]]:
 
 def load(name: str = "custom_tensor") -> str:
     """Registers the operators of an example; the path of its library."""
-    return cpp_extension.load(
+    library = cpp_extension.load(
         name=name,
         sources=[str(EXAMPLES / f"{name}.cpp")],
         extra_cflags=["-O1"],
         is_python_module=False,
     )
+    return str(library)
 
 
 def load_every_stub() -> None:

@@ -25,7 +25,8 @@ def serve() -> dict[str, Any] | None:
         with warnings.catch_warnings(action="ignore"):
             child = os.fork()  # NumPy has threads, which know of forks
         if child == 0:
-            return json.loads(line)
+            asked: dict[str, Any] = json.loads(line)
+            return asked
         status = os.waitpid(child, 0)[1]
         print(os.waitstatus_to_exitcode(status), flush=True)
     return None

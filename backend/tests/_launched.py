@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 
 import torch
-from torch.openreg.testing import Record
+
+from torch_openreg.openreg.testing import Record
 
 # Kernels of the device that touch no element: they make room, or tell or
 # change what is known of a tensor.

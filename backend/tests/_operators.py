@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torch_openreg import openreg
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ImportWarning)  # hypothesis is optional
     from torch.testing._internal.common_methods_invocations import op_db
@@ -150,14 +152,14 @@ def ask(call: Callable[[Any], Any], arguments: Any, device: str) -> Outcome:
         try:
             results = call(moved)
             if device != "cpu":
-                torch.openreg.synchronize()
+                openreg.synchronize()
         except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
     host = torch.get_rng_state()
     if device == "cpu":
         drawn, untouched = host, True
     else:
-        drawn = torch.openreg.get_rng_state()
+        drawn = openreg.get_rng_state()
         untouched = host.equal(before)
     lines = {f"{w.category.__name__}: {w.message}" for w in said}
     return Outcome(
@@ -400,9 +402,10 @@ def applies(op: Any, dtype: torch.dtype, kind: str) -> bool:
         return False
     if kind == "gradient":
         numbers = dtype.is_floating_point or dtype.is_complex
-        return op.supports_autograd and numbers and dtype in op.backward_dtypes
+        has = op.supports_autograd and dtype in op.backward_dtypes
+        return bool(has and numbers)
     if kind in OUTPUTS:
-        return op.supports_out
+        return bool(op.supports_out)
     return kind != "in-place" or op.inplace_variant is not None
 
 

@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import (
 )
 from torch.utils._pytree import tree_leaves, tree_map
 
+from torch_openreg import openreg
+
 Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
@@ -73,8 +75,8 @@ class Cloner:
     def clone(self, tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in self.storages:
-            flat = {"dtype": torch.uint8, "device": tensor.device}
-            whole = torch.empty(0, **flat).set_(storage)
+            flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+            whole = flat.set_(storage)
             self.storages[storage._cdata] = self.copy(whole).untyped_storage()
         twin = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
             self.storages[storage._cdata],
@@ -94,7 +96,7 @@ class Cloner:
 
 class Probe(TorchDispatchMode):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.asked = 0
         self.faults: set[str] = set()
 
@@ -107,11 +109,11 @@ class Probe(TorchDispatchMode):
     ) -> Any:
         call = (args, kwargs or {})
         if any(map(is_plain, tree_leaves(call))) and self.suits(func):
-            state = torch.openreg.get_rng_state()
+            state = openreg.get_rng_state()
             with warnings.catch_warnings(), _disable_current_modes():
                 warnings.simplefilter("ignore")
                 self.ask(func, call)
-            torch.openreg.set_rng_state(state)
+            openreg.set_rng_state(state)
         return func(*call[0], **call[1])
 
     def suits(self, func: Any) -> bool:
@@ -148,7 +150,7 @@ class LazyClones(Probe):
         return func._schema.name not in ("aten::set_", "aten::resize_")
 
     def ask(self, func: Any, call: Call) -> None:
-        state = torch.openreg.get_rng_state()
+        state = openreg.get_rng_state()
         results = []
         for side in ("clone", "source"):
             copier, lazy = Cloner(Tensor.clone), Cloner(torch._lazy_clone)
@@ -157,12 +159,12 @@ class LazyClones(Probe):
             given = clone if side == "clone" else source
             other = lazy.sources() if side == "clone" else lazy.copies()
             before = [bytes_of(tensor) for tensor in other]
-            torch.openreg.set_rng_state(state)
+            openreg.set_rng_state(state)
             try:
                 result = func(*given[0], **given[1])
             except Exception:
                 return
-            torch.openreg.synchronize()
+            openreg.synchronize()
             self.asked += 1
             results.append(tensors(result))
             for tensor, old in zip(other, before, strict=True):
@@ -187,7 +189,7 @@ class LazyClones(Probe):
             if not (
                 empty
                 or storage._cdata in written
-                or torch._C._is_cow_tensor(tensor)
+                or torch._C._is_cow_tensor(tensor)  # type: ignore[attr-defined]
             ):
                 self.faults.add(f"{func}: a read makes the copy")
 
@@ -285,7 +287,7 @@ class GuardedOutputs(Probe):
         return not written and not leaves_to_chance(func)
 
     def ask(self, func: Any, call: Call) -> None:
-        state = torch.openreg.get_rng_state()
+        state = openreg.get_rng_state()
         try:
             results = tree_leaves(func(*call[0], **call[1]))
         except Exception:
@@ -298,7 +300,7 @@ class GuardedOutputs(Probe):
             if len(names) != len(results):
                 continue
             for layout in LAYOUTS:
-                torch.openreg.set_rng_state(state)
+                openreg.set_rng_state(state)
                 self.ask_one(op, call, names, layout, results)
 
     def ask_one(

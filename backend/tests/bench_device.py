@@ -21,6 +21,8 @@ from typing import Any
 
 import torch
 
+from torch_openreg import openreg
+
 Call = Callable[[], object]
 attention = torch.nn.functional.scaled_dot_product_attention
 
@@ -59,7 +61,8 @@ class Lstm(torch.nn.Module):
         self.head = torch.nn.Linear(64, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(self.cells(x)[0][:, -1])
+        y: torch.Tensor = self.head(self.cells(x)[0][:, -1])
+        return y
 
 
 def mlp() -> torch.nn.Module:
@@ -222,14 +225,14 @@ def measure(*ends: str) -> dict[str, tuple[float, float] | None]:
 
 
 def two_streams(kernel: Call, *, ordered: bool) -> float:
-    first, second = torch.openreg.Stream(), torch.openreg.Stream()
+    first, second = openreg.Stream(), openreg.Stream()
     torch.accelerator.synchronize()
     start = time.perf_counter()
-    with torch.openreg.stream(first):
+    with openreg.stream(first):
         kernel()
     if ordered:
         second.wait_event(first.record_event())
-    with torch.openreg.stream(second):
+    with openreg.stream(second):
         kernel()
     torch.accelerator.synchronize()
     return (time.perf_counter() - start) * 1e3

@@ -104,12 +104,13 @@ def build() -> str:
     text = switched((FOLDER / "smallest.cpp").read_text())[0]
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
-    return cpp_extension.load(
+    library: str = cpp_extension.load(
         name,
         [str(path)],
         extra_cflags=["-O0"],
         is_python_module=False,
     )
+    return library
 
 
 def attempt(library: str, trial: Trial) -> str:

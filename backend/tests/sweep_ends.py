@@ -33,7 +33,7 @@ DTYPES = [torch.float32] * 8 + [torch.int64, torch.int32, torch.bool]
 DTYPES += [torch.float16, torch.bfloat16, torch.complex64, torch.uint8]
 WORDS = "mean none sum linear nearest ij,jk->ik reflect floor trunc right tanh"
 # What is drawn for an argument, first by a part of its name.
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "dtype": [torch.float32, torch.int64, torch.float16, torch.quint8],
     "layout": [torch.strided],
     "memory_format": [torch.contiguous_format],
@@ -47,8 +47,10 @@ VALUES = {
     "Generator": [None],
 }
 # Of no device, or with names of processes and groups among their arguments.
-ELSEWHERE = ("prim", "onnx", "profiler", "symm_mem", "c10d", "_c10d")
-ELSEWHERE += ("rngprim", "inductor")
+ELSEWHERE = (
+    *("prim", "onnx", "profiler", "symm_mem", "c10d", "_c10d"),
+    *("rngprim", "inductor"),
+)
 
 
 class Draw:
@@ -147,7 +149,7 @@ def run(name: str, device: str, seeds: Iterable[int]) -> tuple[int, str]:
 
 def examine(name: str) -> tuple[int, list[str]]:
     """How many calls were made of an operator, and which ended the process."""
-    made, ended = 0, []
+    made, ended = 0, list[str]()
     while made < CALLS and len(ended) < GIVE_UP:
         begun, end = run(name, "openreg", range(made, CALLS))
         made += max(begun, 1)

@@ -115,7 +115,8 @@ class Worker:
         status = self.close() if over else 0
         late.cancel()
         if answer and status == 0:
-            return json.loads(answer)
+            found: dict[str, Any] = json.loads(answer)
+            return found
         fault = f"crash {status}"
         return {"question": question, "calls": 1, "faults": [fault]}
 

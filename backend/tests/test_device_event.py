@@ -33,30 +33,6 @@ def event():
     d.call("orEventDestroy", event)
 
 
-@pytest.fixture
-def gate():
-    gate = d.Gate()
-    yield gate
-    gate.open()
-
-
-@pytest.fixture
-def log():
-    return []
-
-
-@pytest.fixture
-def note(log):
-    """Makes kernels, and keeps them, that append to `log`."""
-    kept = []
-
-    def make(entry):
-        kept.append(d.Kernel(lambda args: log.append(entry) or 0))
-        return kept[-1]
-
-    return make
-
-
 def is_done(event):
     return d.is_done("orEventQuery", event)
 
@@ -81,11 +57,9 @@ def test_record_on_an_idle_stream_is_done(event, streams):
     assert is_done(event)
 
 
-def test_record_in_a_turn_stands_for_what_the_turn_has_run(
-    event, streams, log, note
-):
+def test_record_in_a_turn_stands_for_what_the_turn_has_run(event, streams, log):
     with d.turn(streams[0]):
-        d.launch(note("in turn"), streams[0])
+        d.launch(log.kernel("in turn"), streams[0])
         d.record(event, streams[0])
         assert is_done(event)
         d.call("orEventSynchronize", event)
@@ -96,9 +70,9 @@ def test_record_in_a_turn_stands_for_what_the_turn_has_run(
 
 @pytest.mark.proves("emulator.orEventRecord")
 @pytest.mark.queued
-def test_record_is_done_when_earlier_work_is(event, streams, gate, log, note):
+def test_record_is_done_when_earlier_work_is(event, streams, gate, log):
     gate.hold(streams[0])
-    d.launch(note("kernel"), streams[0])
+    d.launch(log.kernel("kernel"), streams[0])
     d.record(event, streams[0])
     assert not is_done(event)
     assert log == []
@@ -109,10 +83,10 @@ def test_record_is_done_when_earlier_work_is(event, streams, gate, log, note):
 
 
 @pytest.mark.queued
-def test_record_does_not_stand_for_later_work(event, streams, gate, note, log):
+def test_record_does_not_stand_for_later_work(event, streams, gate, log):
     d.record(event, streams[0])
     gate.hold(streams[0])
-    d.launch(note("later"), streams[0])
+    d.launch(log.kernel("later"), streams[0])
     d.call("orEventSynchronize", event)
     assert is_done(event)
     assert log == []
@@ -136,13 +110,13 @@ def test_recording_again_forgets_the_earlier_record(event, streams, gate):
 @pytest.mark.queued
 @pytest.mark.parametrize("consumer", [1, 2])
 def test_wait_orders_streams_even_of_two_devices(
-    event, streams, gate, log, note, consumer
+    event, streams, gate, log, consumer
 ):
     gate.hold(streams[0])
-    d.launch(note("producer"), streams[0])
+    d.launch(log.kernel("producer"), streams[0])
     d.record(event, streams[0])
     d.wait_event(streams[consumer], event)
-    d.launch(note("consumer"), streams[consumer])
+    d.launch(log.kernel("consumer"), streams[consumer])
     assert not d.is_done("orStreamQuery", streams[consumer])
     assert log == []
     gate.open()
@@ -151,13 +125,13 @@ def test_wait_orders_streams_even_of_two_devices(
 
 
 @pytest.mark.queued
-def test_default_stream_waits_and_then_queues(event, streams, gate, log, note):
+def test_default_stream_waits_and_then_queues(event, streams, gate, log):
     gate.hold(streams[0])
-    d.launch(note("producer"), streams[0])
+    d.launch(log.kernel("producer"), streams[0])
     d.record(event, streams[0])
     d.wait_event(None, event)
     assert d.library.orStreamRunsInline(None) == 0
-    d.launch(note("default"))
+    d.launch(log.kernel("default"))
     assert log == []
     gate.open()
     d.synchronize()
@@ -166,13 +140,13 @@ def test_default_stream_waits_and_then_queues(event, streams, gate, log, note):
 
 @pytest.mark.queued
 @pytest.mark.parametrize("then", ["record again", "destroy"])
-def test_wait_keeps_the_record_that_it_found(streams, gate, log, note, then):
+def test_wait_keeps_the_record_that_it_found(streams, gate, log, then):
     event, second = d.make_event(), d.Gate()
     gate.hold(streams[0])
-    d.launch(note("first"), streams[0])
+    d.launch(log.kernel("first"), streams[0])
     d.record(event, streams[0])
     d.wait_event(streams[1], event)
-    d.launch(note("waited"), streams[1])
+    d.launch(log.kernel("waited"), streams[1])
     if then == "record again":
         second.hold(streams[0])
         d.record(event, streams[0])

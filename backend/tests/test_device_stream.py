@@ -16,42 +16,11 @@ MODES = ["auto", "async", "blocking"]
 DESTROYED = "is not a stream, or was destroyed"
 
 
-class Log(list):
-    """Kernels and host functions that note what they were told to."""
-
-    def __init__(self):
-        super().__init__()
-        self.kept = []
-
-    def kernel(self, entry, answer=0):
-        return self.keep(d.Kernel(lambda args: self.append(entry) or answer))
-
-    def host(self, entry):
-        return self.keep(d.HostFunction(lambda args: self.append(entry)))
-
-    def keep(self, function):
-        self.kept.append(function)
-        return function
-
-
-@pytest.fixture
-def log():
-    return Log()
-
-
 @pytest.fixture
 def stream():
     stream = d.make_stream()
     yield stream
     d.call("orStreamDestroy", stream)
-
-
-@pytest.fixture
-def gate():
-    """Opened at the end, so that a test that fails does not hang the next."""
-    gate = d.Gate()
-    yield gate
-    gate.open()
 
 
 def open_later(gate):

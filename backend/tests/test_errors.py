@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -31,14 +31,6 @@ OPERATORS: dict[str, tuple[str, Callable[..., torch.Tensor]]] = {
 @pytest.fixture
 def stream() -> torch.openreg.Stream:
     return torch.openreg.Stream(1)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    """Opened at the end, so that a test that fails does not hang the next."""
-    gate = Gate()
-    yield gate
-    gate.open()
 
 
 @pytest.fixture
@@ -184,10 +176,13 @@ TELLERS: dict[str, Callable[[torch.Tensor, torch.Stream], object]] = {
 @pytest.mark.queued
 @pytest.mark.parametrize("teller", TELLERS)
 def test_late_error_surfaces_at_the_next_call_that_waits(
-    teller: str, x: torch.Tensor, stream: torch.Stream, gate: Gate
+    teller: str,
+    x: torch.Tensor,
+    stream: torch.Stream,
+    hold: Callable[..., Gate],
 ) -> None:
     torch.openreg.synchronize(1)
-    gate.hold(stream)
+    gate = hold(stream)
     select_wrongly_held(x, stream)
     threading.Timer(0.02, gate.open).start()
     with (
@@ -295,11 +290,11 @@ def test_memory_outlives_the_failure(
 
 @pytest.mark.queued
 def test_work_behind_the_failure_is_lost_and_work_before_it_is_not(
-    x: torch.Tensor, stream: torch.Stream, gate: Gate
+    x: torch.Tensor, stream: torch.Stream, hold: Callable[..., Gate]
 ) -> None:
     index = torch.full((1, 1), 9, device=DEVICE)
     torch.openreg.synchronize(1)
-    gate.hold(stream)
+    gate = hold(stream)
     with torch.openreg.stream(stream):
         x.add_(1)
         torch.gather(x, 0, index)
@@ -331,11 +326,14 @@ def test_other_devices_go_on(stream: torch.Stream) -> None:
 @pytest.mark.queued
 @pytest.mark.parametrize("device", [0, 1])
 def test_nobody_waits_for_ever_for_a_device_that_fails(
-    device: int, x: torch.Tensor, stream: torch.Stream, gate: Gate
+    device: int,
+    x: torch.Tensor,
+    stream: torch.Stream,
+    hold: Callable[..., Gate],
 ) -> None:
     waiting = torch.openreg.Stream(device)
     torch.openreg.synchronize(1)
-    gate.hold(stream)
+    gate = hold(stream)
     select_wrongly_held(x, stream)
     event = stream.record_event()
     waiting.wait_event(event)
@@ -458,12 +456,12 @@ def test_backward_on_a_failed_device_raises_and_can_be_run_again(
 
 @pytest.mark.queued
 def test_forward_that_fails_late_is_told_in_backward(
-    x: torch.Tensor, stream: torch.Stream, gate: Gate
+    x: torch.Tensor, stream: torch.Stream, hold: Callable[..., Gate]
 ) -> None:
     index = torch.full((1, 1), 9, device=DEVICE)
     x.requires_grad_()
     torch.openreg.synchronize(1)
-    gate.hold(stream)
+    gate = hold(stream)
     with torch.openreg.stream(stream):
         y = torch.gather(x, 0, index).sum()
         gate.open()

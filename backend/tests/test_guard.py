@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import _device as d
+from _tensors import in_backward
 from torch_openreg import _C
 
 openreg = torch.openreg
@@ -115,18 +116,9 @@ def test_autograd_asks_for_the_number_of_devices_and_sets_theirs():
     # Each device's backward thread makes its device current at the start.
     seen = []
 
-    class Look(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, grad):
-            seen.append(openreg.current_device())
-            return grad
-
     x = torch.ones(1, device="openreg:1", requires_grad=True)
-    Look.apply(x).sum().backward()
+    y = in_backward(x, lambda: seen.append(openreg.current_device()))
+    y.sum().backward()
     assert seen == [1]
     assert x.grad.device.index == 1
 

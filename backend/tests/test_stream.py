@@ -11,6 +11,7 @@ from torch.openreg.testing import sleep
 
 import _device
 from _fresh import prints, run
+from _tensors import in_backward
 from _threads import in_thread
 
 openreg = torch.openreg
@@ -675,18 +676,8 @@ class TestAutograd:
     def test_backward_sees_the_forwards_stream_as_current(self, side) -> None:
         seen = []
 
-        class Look(torch.autograd.Function):
-            @staticmethod
-            def forward(ctx, x):
-                return x.clone()
-
-            @staticmethod
-            def backward(ctx, grad):
-                seen.append(openreg.current_stream())
-                return grad
-
         x = torch.ones(2, device="openreg", requires_grad=True)
-        y = Look.apply(x).sum()
+        y = in_backward(x, lambda: seen.append(openreg.current_stream())).sum()
         with openreg.stream(openreg.default_stream()):
             y.backward()
         assert seen == [side]
