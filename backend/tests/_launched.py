@@ -37,7 +37,7 @@ def does_work(operator: str, path: str) -> bool:
 
 
 def dispatched(file: io.StringIO) -> dict[tuple[int, int], list[str]]:
-    """Of what torch.openreg.trace printed: kernels by device and stream."""
+    """Of what show_calls printed: kernels by device and stream."""
     found: dict[tuple[int, int], list[str]] = {}
     for line in file.getvalue().splitlines():
         operator, _, path, place, *stream = line.split()

@@ -98,7 +98,7 @@ class TestNames:
     def test_are_the_dispatchers(self, name: str, side) -> None:
         file = io.StringIO()
         CALLS[name]()  # what is made once for all is made
-        with trace() as records, torch.openreg.trace(file):
+        with trace() as records, torch.openreg.show_calls(file):
             CALLS[name]()
             openreg.synchronize()
         check_complete(records)
@@ -137,7 +137,7 @@ class TestTrainingStep:
         with openreg.stream(stream):
             for step in range(2):  # the first one makes the optimizer's state
                 openreg.synchronize()
-                with trace() as records, torch.openreg.trace(file):
+                with trace() as records, torch.openreg.show_calls(file):
                     F.cross_entropy(model(x), y).backward()
                     optimizer.step()
                     optimizer.zero_grad()

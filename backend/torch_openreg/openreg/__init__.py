@@ -10,13 +10,13 @@ import torch
 
 from torch_openreg.openreg._lazy import *  # noqa: F403
 from torch_openreg.openreg.amp import *  # noqa: F403
+from torch_openreg.openreg.calls import *  # noqa: F403
 from torch_openreg.openreg.devices import *  # noqa: F403
 from torch_openreg.openreg.memory import *  # noqa: F403
 from torch_openreg.openreg.random import *  # noqa: F403
 from torch_openreg.openreg.sharing import *  # noqa: F403
 from torch_openreg.openreg.streams import *  # noqa: F403
 from torch_openreg.openreg.tensor_types import *  # noqa: F403
-from torch_openreg.openreg.tracing import *  # noqa: F403
 
 OutOfMemoryError = torch.OutOfMemoryError
 

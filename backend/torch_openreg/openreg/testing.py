@@ -75,7 +75,7 @@ def trace() -> Iterator[list[Record]]:
     kind `turn`; the launch mode says which do. Traces may overlap.
 
     What is still pending then leaves no further record: synchronize first.
-    `torch.openreg.trace` prints the calls of operators instead.
+    `torch.openreg.show_calls` prints the calls of operators instead.
     """
     _lazy_init()
     records: list[Record] = []

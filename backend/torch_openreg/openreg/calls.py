@@ -1,4 +1,4 @@
-"""torch.openreg.trace: every call of an operator, printed as it is made."""
+"""torch.openreg.show_calls: each call of an operator, printed before it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch.utils._pytree import tree_leaves
 from torch_openreg.openreg.devices import current_device
 from torch_openreg.openreg.streams import current_stream
 
-__all__ = ["trace"]
+__all__ = ["show_calls"]
 
 
-def trace(file: TextIO | None = None) -> TorchDispatchMode:
+def show_calls(file: TextIO | None = None) -> TorchDispatchMode:
     """Prints the calls of operators while a `with` block runs.
 
     A line stands there before its call is made, so that the last one tells who
@@ -36,10 +36,10 @@ def trace(file: TextIO | None = None) -> TorchDispatchMode:
     Args:
         file: Where to print; by default standard output.
     """
-    return _Trace(file)
+    return _ShowCalls(file)
 
 
-# [py-tracing-path] What the dispatcher will run for a key, in a word.
+# [py-calls-path] What the dispatcher will run for a key, in a word.
 _PATHS = {
     "kernel": "native",
     "default backend kernel": "default",
@@ -61,10 +61,10 @@ def _path(operator: str, key: str) -> str:
     return _PATHS.get(chosen.rpartition(" [")[2].strip("]"), "none")
 
 
-# [/py-tracing-path]
+# [/py-calls-path]
 
 
-# [py-tracing-place] The key and the device that a call is for.
+# [py-calls-place] The key and the device that a call is for.
 _BACKENDS = _C._dispatch_keyset_full_after(_C.DispatchKey.Python)
 
 
@@ -90,10 +90,10 @@ def _place(operator: str, arguments: list[Any]) -> tuple[str, torch.device]:
     return (keys & _BACKENDS).highestPriorityTypeId().name, device
 
 
-# [/py-tracing-place]
+# [/py-calls-place]
 
 
-class _Trace(TorchDispatchMode):
+class _ShowCalls(TorchDispatchMode):
     def __init__(self, file: TextIO | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._file = file
@@ -106,7 +106,7 @@ class _Trace(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        # [py-tracing-mode] The mode is called in place of the backend's kernel.
+        # [py-calls-mode] The mode is called in place of the backend's kernel.
         kwargs = kwargs or {}
         name = func.name()
         key, device = _place(name, tree_leaves((args, kwargs)))
@@ -126,4 +126,4 @@ class _Trace(TorchDispatchMode):
         finally:
             self._depth -= 1
 
-        # [/py-tracing-mode]
+        # [/py-calls-mode]

@@ -1,4 +1,4 @@
-"""torch.openreg.trace: a line for each call, before it is made."""
+"""torch.openreg.show_calls: a line for each call, before it is made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from _fresh import prints, run
 
 F = torch.nn.functional
-lab = torch.library.Library("trace_lab", "DEF")
+lab = torch.library.Library("calls_lab", "DEF")
 lab.define("thirds(Tensor x) -> Tensor")
 lab.impl("thirds", lambda x: x / 3, "CPU")
 lab.define("nowhere(Tensor x) -> Tensor")
@@ -38,7 +38,7 @@ def file() -> io.StringIO:
 
 def test_a_line_has_operator_key_path_device_and_stream(file) -> None:
     x = ones(2)
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         x + x
     place = ("openreg:0", "stream", "0")
     assert lines(file) == [
@@ -52,7 +52,7 @@ def test_a_line_has_operator_key_path_device_and_stream(file) -> None:
         (lambda x: x * x, "aten::mul.Tensor", "native"),
         (lambda x: x.cumsum(0), "aten::cumsum", "alias"),
         (lambda x: x.expand(2, 2), "aten::expand", "default"),
-        (torch.ops.trace_lab.thirds, "trace_lab::thirds", "fallback"),
+        (torch.ops.calls_lab.thirds, "calls_lab::thirds", "fallback"),
         (
             lambda x: torch.empty(2, device=x.device),
             "aten::empty.memory_format",
@@ -62,24 +62,24 @@ def test_a_line_has_operator_key_path_device_and_stream(file) -> None:
 )
 def test_the_path_in_a_word(file, call, operator: str, path: str) -> None:
     x = ones(2)
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         call(x)
     assert lines(file)[0][:3] == (operator, "PrivateUse1", path)
 
 
 def test_a_kernel_in_python_is_native(file) -> None:
-    library = torch.library.Library("trace_lab", "IMPL")
+    library = torch.library.Library("calls_lab", "IMPL")
     library.impl("thirds", lambda x: x * (1 / 3), "PrivateUse1")
     x = ones(2)
-    with torch.openreg.trace(file):
-        torch.ops.trace_lab.thirds(x)
+    with torch.openreg.show_calls(file):
+        torch.ops.calls_lab.thirds(x)
     library._destroy()
     assert lines(file)[0][2] == "native"
 
 
 def test_what_a_default_kernel_calls_is_indented(file) -> None:
     x = ones(2, 3)
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         torch.zeros(2, device="openreg:1")
         F.linear(x, x)
     assert names(file) == [
@@ -96,7 +96,7 @@ def test_what_a_default_kernel_calls_is_indented(file) -> None:
 
 def test_a_copy_names_the_device_at_either_end(file) -> None:
     x = ones(2)
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         x.cpu()
         torch.ones(2).to("openreg")
     copies = [line for line in lines(file) if line[0] == "aten::_copy_from"]
@@ -112,7 +112,7 @@ def test_a_copy_names_the_device_at_either_end(file) -> None:
 
 def test_sparse_tensors_have_a_key_of_their_own(file) -> None:
     sparse = ones(2, 2).to_sparse()
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         sparse @ ones(2, 2)
         torch.zeros(2, device="openreg", layout=torch.sparse_coo)
     keys = {line[0]: line[1:3] for line in lines(file)}
@@ -120,10 +120,10 @@ def test_sparse_tensors_have_a_key_of_their_own(file) -> None:
     assert keys["aten::zeros"] == ("SparsePrivateUse1", "default")
 
 
-def test_backward_passes_are_traced_on_the_stream_of_the_forward(file) -> None:
+def test_backward_passes_are_shown_on_the_stream_of_the_forward(file) -> None:
     x = ones(2, 2).requires_grad_()
     side = torch.openreg.Stream()
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         with torch.openreg.stream(side):
             loss = (x @ x).sum()
         loss.backward()
@@ -135,9 +135,9 @@ def test_backward_passes_are_traced_on_the_stream_of_the_forward(file) -> None:
     assert torch.equal(x.grad.cpu(), torch.full((2, 2), 4.0))
 
 
-def test_each_of_two_nested_traces_gets_every_call(file) -> None:
+def test_each_of_two_nested_ones_gets_every_call(file) -> None:
     inner, x = io.StringIO(), ones(2)
-    with torch.openreg.trace(file), torch.openreg.trace(inner):
+    with torch.openreg.show_calls(file), torch.openreg.show_calls(inner):
         x.sum()
         x + x
     assert names(file) == [
@@ -148,16 +148,16 @@ def test_each_of_two_nested_traces_gets_every_call(file) -> None:
     assert names(inner) == ["aten::sum", "aten::add.Tensor"]
 
 
-@pytest.mark.proves("trace-last-line")
+@pytest.mark.proves("calls-last-line")
 def test_the_last_line_is_the_call_that_failed(file) -> None:
     x = ones(2, 3)
     with (
         pytest.raises(RuntimeError, match="cannot be multiplied"),
-        torch.openreg.trace(file),
+        torch.openreg.show_calls(file),
     ):
         F.linear(x, x.t())
     assert names(file)[-1] == "aten::mm"
-    with torch.openreg.trace(file):  # and the next trace begins at the margin
+    with torch.openreg.show_calls(file):  # and begins at the margin
         torch.zeros(1, device="openreg")
     assert names(file)[-3:] == [
         "aten::zeros",
@@ -168,8 +168,8 @@ def test_the_last_line_is_the_call_that_failed(file) -> None:
 
 def test_an_error_below_a_default_kernel_ends_the_indentation(file) -> None:
     x = ones(2, 3)
-    trace = torch.openreg.trace(file)
-    with trace:
+    shown = torch.openreg.show_calls(file)
+    with shown:
         with pytest.raises(RuntimeError, match="expand"):
             x.clone().expand(5, 5)
         x + x
@@ -177,20 +177,20 @@ def test_an_error_below_a_default_kernel_ends_the_indentation(file) -> None:
 
 
 def test_an_operator_without_a_kernel_is_named_before_it_fails(file) -> None:
-    with pytest.raises(NotImplementedError), torch.openreg.trace(file):
-        torch.ops.trace_lab.nowhere(ones(2))
+    with pytest.raises(NotImplementedError), torch.openreg.show_calls(file):
+        torch.ops.calls_lab.nowhere(ones(2))
     assert lines(file)[-1][:3] == (
-        "trace_lab::nowhere",
+        "calls_lab::nowhere",
         "PrivateUse1",
         "fallback",
     )
-    with pytest.raises(NotImplementedError), torch.openreg.trace(file):
-        torch.ops.trace_lab.nowhere(ones(2, device="cpu"))
-    assert lines(file)[-1] == ("trace_lab::nowhere", "CPU", "none", "cpu")
+    with pytest.raises(NotImplementedError), torch.openreg.show_calls(file):
+        torch.ops.calls_lab.nowhere(ones(2, device="cpu"))
+    assert lines(file)[-1] == ("calls_lab::nowhere", "CPU", "none", "cpu")
 
 
-@pytest.mark.proves("trace-same-results")
-def test_results_are_the_same_under_a_trace(file) -> None:
+@pytest.mark.proves("calls-same-results")
+def test_results_are_the_same_while_calls_are_shown(file) -> None:
     def work() -> list[torch.Tensor]:
         torch.manual_seed(0)
         x = torch.randn(4, 4, device="openreg", requires_grad=True)
@@ -204,24 +204,24 @@ def test_results_are_the_same_under_a_trace(file) -> None:
         return [y.detach().cpu(), x.grad.cpu(), out.cpu()]
 
     expected = work()
-    with torch.openreg.trace(file):
+    with torch.openreg.show_calls(file):
         found = work()
     assert all(map(torch.equal, found, expected))
 
 
 def test_standard_output_is_the_default(capsys) -> None:
     x = ones(2)
-    with torch.openreg.trace():
+    with torch.openreg.show_calls():
         x + x
     assert capsys.readouterr().out.startswith("aten::add.Tensor ")
 
 
 @pytest.mark.one_mode
-def test_tracing_outside_a_device_leaves_the_backend_asleep() -> None:
+def test_showing_calls_elsewhere_leaves_the_backend_asleep() -> None:
     assert prints(
         """
         import torch
-        with torch.openreg.trace():
+        with torch.openreg.show_calls():
             torch.ones(1)
         assert not torch.openreg.is_initialized()
         """
