@@ -48,8 +48,8 @@ PIP = {
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
 
-# Lines of code that each room may have, headers included; and all lines of a
-# file of the book's.
+# Lines of code that each room may have, headers included, and the minimal path
+# with all that it includes; and all lines of a file of the book's.
 ROOMS = {
     "backend/device": 3000,
     "backend/csrc/runtime": 2600,
@@ -57,6 +57,7 @@ ROOMS = {
     "book/_ext": 3300,
 }
 BOOK_WITH_TESTS = 5840  # those in a browser aside
+MINIMAL = 2500
 LONGEST = 500
 
 nox.needs_version = ">=2024.10.9"
@@ -403,6 +404,8 @@ def lint(session: nox.Session) -> None:
     both = [*(ROOT / "book" / "_ext").rglob("*.py"), *tests]
     counted = sum(map(count_code, both))
     keep(session, "book/_ext and its tests", counted, BOOK_WITH_TESTS)
+    minimal = sum(map(count_code, minimal_path()))
+    keep(session, "the minimal path", minimal, MINIMAL)
     lines = {path: path.read_text().count("\n") for path in book}
     longest = max(lines, key=lambda path: lines[path])
     keep(session, f"{longest.relative_to(ROOT)}", lines[longest], LONGEST)
@@ -489,6 +492,22 @@ def serve(session: nox.Session) -> None:
 def cpp_files() -> list[Path]:
     paths = (ROOT / "backend").rglob("*")
     return sorted(p for p in paths if p.suffix in (".c", ".cpp", ".h"))
+
+
+def minimal_path() -> set[Path]:
+    """What CMake lists for the minimal build, and all that this includes."""
+    backend = ROOT / "backend"
+    cmake = (backend / "CMakeLists.txt").read_text()
+    (listed,) = re.findall(r"set\(minimal_sources\s([^)]+)\)", cmake)
+    left = [backend / name for name in listed.split()]
+    found: set[Path] = set()
+    while left:
+        path = left.pop()
+        if path not in found:
+            found.add(path)
+            names = re.findall(r'^#include "(.+)"', path.read_text(), re.M)
+            left += [backend / name for name in names]
+    return found
 
 
 def count_code(path: Path) -> int:

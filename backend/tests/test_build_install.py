@@ -98,6 +98,46 @@ def use(venv: Path) -> Path:
     return Path(package)
 
 
+# What holds of a device that has the minimal path alone.
+FAIR = ("test_minimal.py", "test_minimal_fallback.py")
+# What asks for the full set: whether a kernel of it is there for speed alone.
+NEEDS_ALL = "item_needs_no_row"
+MINIMAL = """
+import os, subprocess, sys, torch
+x = torch.ones(2, 2, device="openreg")[:, 1]
+torch.openreg.fallback.reset()
+x + x
+print(torch.openreg.fallback.counts())
+try:
+    torch.openreg.memory_allocated()
+except NotImplementedError as error:
+    print(error)
+full = os.environ | {"OPENREG_OPERATORS": "full"}
+program = (sys.executable, "-P", "-c", "import torch")
+said = subprocess.run(program, env=full, capture_output=True, text=True)
+print(said.stderr.splitlines()[-1])
+"""
+
+
+@pytest.mark.smoke
+def test_the_minimal_path_is_a_backend(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path)
+    tests = [f"backend/tests/{name}" for name in FAIR]
+    pytest_ = ("python", "-P", "-m", "pytest", "-p", "no:cacheprovider")
+    try:
+        for command in COMMANDS["minimal"]:
+            run(venv, "bash", "-c", command)
+        run(venv, *pytest_, *tests, "-k", f"not {NEEDS_ALL}")
+    except subprocess.CalledProcessError as error:
+        pytest.fail(error.stdout[-4000:])
+    assert use(venv).is_relative_to(venv)
+    said = run(venv, "python", "-P", "-c", MINIMAL)
+    counts, memory, full = said.splitlines()
+    assert counts == "{'aten::add.out': 1}"
+    assert "counting memory needs the pool, which this package was" in memory
+    assert "OPENREG_OPERATORS is 'full', but this package has the" in full
+
+
 SDIST = "from scikit_build_core.build import build_sdist; build_sdist({!r})"
 
 

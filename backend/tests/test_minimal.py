@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import _rows
 import everyday
+import noxfile
 from _fresh import prints, run
 
 pytestmark = pytest.mark.one_mode
 
+BACKEND = noxfile.ROOT / "backend"
 PROGRAM = Path(everyday.__file__).read_text()
 ROWS = _rows.read("operators")["minimal"]
 
@@ -85,3 +88,38 @@ def test_values_that_mean_nothing_are_refused(
     process = run("import torch", **{variable: value})
     assert process.returncode == 1
     assert f"{variable} is '{value}'; {expected}" in process.stdout
+
+
+def listed() -> set[str]:
+    """The files of the minimal path, as `csrc/aten/copy.cpp`."""
+    found = noxfile.minimal_path()
+    return {path.relative_to(BACKEND).as_posix() for path in found}
+
+
+def test_the_minimal_path_has_no_alias_no_pool_and_few_lines() -> None:
+    forms = r"/(alias|boxed|structured|widen|parts|pool|pointwise)\b"
+    assert {"csrc/runtime/stream.h", "device/openreg.h"} <= listed()
+    assert [name for name in listed() if re.search(forms, name)] == []
+    lines = sum(map(noxfile.count_code, noxfile.minimal_path()))
+    assert 2000 < lines <= noxfile.MINIMAL
+
+
+def test_the_minimal_path_has_what_its_headers_promise() -> None:
+    """A header's source: its own, or the one that stands for it."""
+    names = {Path(name).name for name in listed()}
+    sources = {path.name for path in (BACKEND / "csrc").rglob("*.cpp")}
+    headers = {name for name in names if name.endswith(".h")}
+    promised = {f"{Path(name).stem}.cpp" for name in headers} & sources
+    assert {"allocator.cpp", "copy_elements.cpp"} <= promised <= names
+    own = {p.name for p in (BACKEND / "csrc" / "minimal").iterdir()}
+    assert {f"csrc/minimal/{name}" for name in own} <= listed()
+
+
+def test_a_page_says_what_each_file_of_the_minimal_path_is_for() -> None:
+    page = (noxfile.ROOT / "book" / "howto" / "port.md").read_text()
+    rows = re.findall(r"^\| (`csrc/.*?) \|", page, re.MULTILINE)
+    told = set()
+    for row in rows:
+        folder, *files = re.findall(r"`(.+?)`", row)
+        told |= {folder + file for file in files} or {folder}
+    assert told == {name for name in listed() if name.endswith(".cpp")}

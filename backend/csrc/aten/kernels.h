@@ -13,6 +13,16 @@ void register_copies(const Registrar& add);
 void register_stream_use(const Registrar& add);
 void register_dropout(const Registrar& add);
 
+// [kernels-minimal] The minimal set, of which the minimal build is made.
+inline void register_minimal_set(const Registrar& add) {
+  register_factories(add);
+  register_views(add);
+  register_copies(add);
+  register_stream_use(add);
+  register_dropout(add);
+}
+// [/kernels-minimal]
+
 // What PyTorch asks a backend to write itself.
 void register_zero_tensor(const Registrar& add);
 void register_shallow_copy(const Registrar& add);
@@ -26,6 +36,7 @@ void register_dropout_backward(const Registrar& add);
 void register_pointwise(const Registrar& add);
 
 // Operators that are queued: their result's shape is known before they run.
+void register_item(const Registrar& add);
 void register_fills(const Registrar& add);
 void register_matmul(const Registrar& add);
 void register_reductions(const Registrar& add);

@@ -3,14 +3,12 @@
 
 namespace openreg {
 
+constinit const bool has_full_set = true;
+
 // [register-aten] One block says what runs on the device, in order.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   const Registrar add(library);
-  register_factories(add);
-  register_views(add);
-  register_copies(add);
-  register_stream_use(add);
-  register_dropout(add);
+  register_minimal_set(add);
   if (full_operator_set()) {
     register_zero_tensor(add);
     register_shallow_copy(add);
@@ -19,6 +17,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     register_attention(add);
     register_dropout_backward(add);
     register_pointwise(add);
+    register_item(add);
     register_fills(add);
     register_matmul(add);
     register_reductions(add);

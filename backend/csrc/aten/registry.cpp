@@ -14,8 +14,8 @@ std::string variable(const char* name, const char* otherwise) {
 }
 
 const std::string& operator_set() {
-  static const auto* const set =
-      new std::string(variable("OPENREG_OPERATORS", "full"));
+  static const auto* const set = new std::string(
+      variable("OPENREG_OPERATORS", has_full_set ? "full" : "minimal"));
   return *set;
 }
 
@@ -48,6 +48,10 @@ void check_registration() {
       "OPENREG_OPERATORS is '",
       operator_set(),
       "'; expected 'full' or 'minimal'");
+  TORCH_CHECK(
+      has_full_set || operator_set() == "minimal",
+      "OPENREG_OPERATORS is 'full', but this package has the minimal set "
+      "alone. Build it without OPENREG_MINIMAL.");
   TORCH_CHECK(
       omission().met,
       "OPENREG_OMIT is '",

@@ -13,6 +13,9 @@
 
 namespace openreg {
 
+// Whether this build has more than the minimal set; its register.cpp knows.
+extern const bool has_full_set;
+
 // False when OPENREG_OPERATORS asks for the minimal set only.
 bool full_operator_set();
 

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <stdexcept>
 #include <vector>
 
 #include <c10/core/AllocatorConfig.h>
@@ -12,6 +11,7 @@
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include "csrc/runtime/address.h"
+#include "csrc/runtime/host_allocator.h"
 #include "csrc/runtime/pool.h"
 #include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
@@ -75,15 +75,6 @@ Pool& pool_of(c10::DeviceIndex device) {
     check_device(device);
   }
   return *all[device];
-}
-
-std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
-  size_t free = 0;
-  size_t total = 0;
-  const auto previous = exchange_device(device);
-  OPENREG_CHECK(orMemGetInfo(&free, &total));
-  set_device(previous);
-  return {free, total};
 }
 
 // [allocator-oom] A message with the numbers that a user needs.
@@ -220,7 +211,6 @@ struct PoolAllocator final : c10::DeviceAllocator {
     pool_of(device).reset_peaks();
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
-    check_device(device);
     return device_memory(device);
   }
   // [/allocator-methods]
@@ -260,19 +250,6 @@ const bool registered = [] {
 // [/allocator-register]
 
 }  // namespace
-
-void check_allocator_options() {
-  try {
-    AcceleratorAllocatorConfig::instance();
-  } catch (const std::logic_error& error) {
-    // PyTorch reads numbers by functions that say no more than their name.
-    TORCH_CHECK_VALUE(
-        false,
-        "A number in PYTORCH_ALLOC_CONF cannot be read (",
-        error.what(),
-        "). Expected option:number, separated by commas, in decimal digits.");
-  }
-}
 
 c10::DeviceAllocator* device_allocator() {
   static auto* const allocator = new PoolAllocator;

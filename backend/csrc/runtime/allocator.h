@@ -13,9 +13,6 @@ namespace openreg {
 // The caching pool that PyTorch knows as the device's allocator.
 OPENREG_EXPORT c10::DeviceAllocator* device_allocator();
 
-// Raises c10::ValueError when PYTORCH_ALLOC_CONF has a number that is none.
-void check_allocator_options();
-
 // `bytes` of `device` from the pool, as a device address, for work of the
 // current stream; NULL for 0 bytes.
 // Raises c10::OutOfMemoryError when the device is full.

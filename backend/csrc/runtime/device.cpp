@@ -125,6 +125,15 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
 }
 // [/device-exchange]
 
+std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
+  size_t free = 0;
+  size_t total = 0;
+  check_device(device);
+  const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  OPENREG_CHECK(orMemGetInfo(&free, &total));
+  return {free, total};
+}
+
 void synchronize_device(c10::DeviceIndex device) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include <c10/core/Device.h>
 #include <c10/macros/Export.h>
 
@@ -61,6 +63,9 @@ OPENREG_EXPORT void check_device(int64_t device);
 
 // What there is to know about `device`.
 OPENREG_EXPORT orDeviceProp device_properties(c10::DeviceIndex device);
+
+// The free and the total bytes of `device`.
+std::pair<size_t, size_t> device_memory(c10::DeviceIndex device);
 
 // Waits for all work of `device`.
 OPENREG_EXPORT void synchronize_device(c10::DeviceIndex device);

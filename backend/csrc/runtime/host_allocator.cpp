@@ -4,10 +4,12 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
-#include "csrc/runtime/allocator.h"
+#include <c10/core/AllocatorConfig.h>
+
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
@@ -155,6 +157,19 @@ void free_pinned(void* block) {
 }
 
 }  // namespace
+
+void check_allocator_options() {
+  try {
+    c10::CachingAllocator::AcceleratorAllocatorConfig::instance();
+  } catch (const std::logic_error& error) {
+    // PyTorch reads numbers by functions that say no more than their name.
+    TORCH_CHECK_VALUE(
+        false,
+        "A number in PYTORCH_ALLOC_CONF cannot be read (",
+        error.what(),
+        "). Expected option:number, separated by commas, in decimal digits.");
+  }
+}
 
 at::HostAllocator* host_allocator() {
   return pinned_allocator();

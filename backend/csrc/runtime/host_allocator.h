@@ -14,4 +14,8 @@ OPENREG_EXPORT at::HostAllocator* host_allocator();
 // Whether `address` lies anywhere in a block of pinned memory.
 OPENREG_EXPORT bool is_pinned(const void* address);
 
+// Raises c10::ValueError when PYTORCH_ALLOC_CONF, of which device memory reads
+// its part, has a number that is none.
+void check_allocator_options();
+
 }  // namespace openreg

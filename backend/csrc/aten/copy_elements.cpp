@@ -1,0 +1,121 @@
+#include "csrc/aten/copy_elements.h"
+
+#include <ATen/Dispatch_v2.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/Scalar.h>
+#include <ATen/ops/empty_strided.h>
+
+#include "csrc/aten/kernels.h"
+#include "csrc/aten/structured.h"
+#include "csrc/runtime/event.h"
+#include "csrc/runtime/host_allocator.h"
+
+namespace openreg {
+namespace {
+
+// [copy-elements-kernel] What converts or moves strided elements is a kernel.
+// It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
+// device memory through its alias, host memory as it is.
+void run_copy(const at::Tensor& src, const at::Tensor& dst) {
+  dst.storage().mutable_data();  // parts it from its lazy clones
+  // With one side on the host it is never queued: the host may move on. And
+  // not every dtype converts to every other.
+  const bool sure = src.device().type() == dst.device().type() &&
+                    is_usual_or_bool(src) && is_usual_or_bool(dst) &&
+                    at::is_expandable_to(src.sizes(), dst.sizes());
+  const auto copy = [](const at::Tensor& to, const at::Tensor& from) {
+    to.copy_(from);
+  };
+  run_or_queue(
+      sure, device_of_copy(src, dst), "aten::_copy_from", copy, dst, src);
+}
+// [/copy-elements-kernel]
+
+// [copy-elements-peers] Between two devices, a copy has its place in both their streams.
+void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
+  const auto here = get_stream(src.device().index());
+  const auto there = get_stream(dst.device().index());
+  const auto order = [](c10::Stream first, c10::Stream then) {
+    orEvent_t event = nullptr;
+    record_event(&event, first, -1, /*timing=*/false);
+    wait_for_event(event, then);
+    orEventDestroy(event);
+  };
+  order(there, here);
+  run_copy(src, dst);
+  order(here, there);
+}
+// [/copy-elements-peers]
+
+// [copy-elements-convert] A copy that converts does so on the device.
+// So the host need not wait, as long as the host's end is one piece of memory.
+bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
+  const auto& host = dst.is_privateuseone() ? src : dst;
+  if (!host.is_non_overlapping_and_dense() || host.is_conj() || host.is_neg() ||
+      !is_pinned(host.const_data_ptr())) {
+    return false;
+  }
+  const auto like_host = at::empty_strided(
+      host.sizes(),
+      host.strides(),
+      host.options().device(
+          c10::Device(at::kPrivateUse1, device_of_copy(src, dst))));
+  if (dst.is_privateuseone()) {
+    copy_bytes(src, like_host, /*non_blocking=*/true);
+    run_copy(like_host, dst);
+  } else {
+    run_copy(src, like_host);
+    copy_bytes(like_host, dst, /*non_blocking=*/true);
+  }
+  return true;
+}
+// [/copy-elements-convert]
+
+// [copy-elements-item] One element to the host, as item() wants it.
+at::Scalar local_scalar_dense(const at::Tensor& self) {
+  TORCH_CHECK(
+      self.numel() == 1,
+      "a Tensor with ",
+      self.numel(),
+      " elements cannot be converted to Scalar");
+  const auto device = self.device().index();
+  at::Scalar result;
+  const void* const source = to_kernel(self.const_data_ptr());
+  launch(device, "aten::_local_scalar_dense", [&] {
+    AT_DISPATCH_V2(
+        self.scalar_type(),
+        "_local_scalar_dense",
+        AT_WRAP([&] {
+          result = at::Scalar(*static_cast<const scalar_t*>(source));
+        }),
+        AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX),
+        at::kComplexHalf,
+        at::kHalf,
+        at::kBool,
+        at::kBFloat16,
+        AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES),
+        AT_EXPAND(AT_FLOAT8_TYPES));
+  });
+  return result;
+}
+// [/copy-elements-item]
+
+}  // namespace
+
+// [copy-elements-ways] A kernel copies, where both ends are in its reach.
+void copy_elements(
+    const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
+  const bool one_side = src.device().type() == dst.device().type();
+  if (one_side && src.device() != dst.device()) {
+    copy_between_devices(src, dst);
+  } else if (one_side || !non_blocking || !convert_on_device(src, dst)) {
+    run_copy(src, dst);
+  }
+}
+// [/copy-elements-ways]
+
+void register_item(const Registrar& add) {
+  add("_local_scalar_dense", &local_scalar_dense);
+}
+
+}  // namespace openreg

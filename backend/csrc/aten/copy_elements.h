@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+// The two ways to copy, when one end or both are on a device: bytes as they
+// are, and elements, which a kernel moves.
+
+namespace openreg {
+
+// The device of a copy: the source's, where both ends are on one.
+inline c10::DeviceIndex device_of_copy(
+    const at::Tensor& src, const at::Tensor& dst) {
+  return (src.is_privateuseone() ? src : dst).device().index();
+}
+
+// Copies a dense tensor to one of the same dtype and strides. It may return
+// before the copy is made only if `non_blocking` says so.
+void copy_bytes(
+    const at::Tensor& src, const at::Tensor& dst, bool non_blocking);
+
+// Copies between any dtypes and strides, and broadcasts. The minimal build has
+// a function of its own.
+void copy_elements(
+    const at::Tensor& src, const at::Tensor& dst, bool non_blocking);
+
+}  // namespace openreg

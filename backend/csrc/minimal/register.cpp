@@ -1,0 +1,11 @@
+#include "csrc/aten/kernels.h"
+
+namespace openreg {
+
+constinit const bool has_full_set = false;
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  register_minimal_set(Registrar(library));
+}
+
+}  // namespace openreg
