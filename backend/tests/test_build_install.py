@@ -112,8 +112,9 @@ try:
     torch.openreg.memory_allocated()
 except NotImplementedError as error:
     print(error)
-full = os.environ | {"OPENREG_OPERATORS": "full"}
-program = (sys.executable, "-P", "-c", "import torch")
+autoload = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+full = os.environ | {"OPENREG_OPERATORS": "full", autoload: "0"}
+program = (sys.executable, "-P", "-c", "import torch_openreg")
 said = subprocess.run(program, env=full, capture_output=True, text=True)
 print(said.stderr.splitlines()[-1])
 """
