@@ -62,16 +62,17 @@ def related(env: BuildEnvironment, page: str) -> list[str]:
 
 
 def around(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Writes every page anew if something of what others say has changed."""
-    labels = sorted(env.domains.standard_domain.labels.items())
-    heads = [(p, env.metadata[p].get("myst_slugs")) for p in sorted(env.titles)]
-    of_all = (vars(app)["openreg_proof"], labels, heads, links())
+    """The pages to write anew because of what other pages and runs say."""
     titles = sorted((page, t.astext()) for page, t in env.titles.items())
     menu = sorted(env.toctree_includes.items())
-    now = listing.hash_of(of_all, titles, menu)
-    before = vars(env).get("openreg_around")
-    vars(env)["openreg_around"] = now
-    return [] if now == before else list(env.found_docs)
+    labels = sorted(env.domains.standard_domain.labels.items())
+    heads = [(page, env.metadata[page].get("myst_slugs")) for page, _ in titles]
+    of_all = (vars(app)["openreg_proof"], titles, menu, labels, heads)
+    common = listing.hash_of(*of_all)
+    now = {page: (common, related(env, page)) for page in env.found_docs}
+    before = vars(env).get("openreg_written_for", {})
+    vars(env)["openreg_written_for"] = now
+    return [page for page in now if now[page] != before.get(page)]
 
 
 def describe(app: Sphinx, doctree: nodes.document) -> None:

@@ -1,25 +1,12 @@
 """The performance chapter prints what one run of the bench has kept."""
 
-import importlib.util
-
-import pytest
 import torch
 
-import regions
+import bench_device as bench
 from rows import recorded
 
-PROGRAM = regions.ROOT / "backend" / "tests" / "bench_device.py"
 
-
-@pytest.fixture(scope="module")
-def bench():
-    spec = importlib.util.spec_from_file_location("bench_device", PROGRAM)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_figures_are_of_todays_program_and_version(bench) -> None:
+def test_the_figures_are_of_todays_program_and_version() -> None:
     kept = recorded("performance")
     rows = list(bench.rows("cpu"))
     assert list(kept["rows"]) == list(bench.COLUMNS)

@@ -1,7 +1,6 @@
 """The counts of PyTorch's databases are those of a run of today's tests."""
 
-import importlib.util
-import types
+import runpy
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,17 @@ from tables import run_pytorch_tests
 EXAMPLE = regions.ROOT / "backend" / "examples" / "database_tests.py"
 
 
-@pytest.fixture
-def tests(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
-    monkeypatch.setenv("PYTORCH_TESTING_DEVICE_ONLY_FOR", "openreg")
-    spec = importlib.util.spec_from_file_location("database_tests", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    torch.backends.__allow_nonbracketed_mutation_flag = True
-    return module
-
-
 @pytest.mark.filterwarnings("ignore::ImportWarning")
-def test_the_counts_are_of_todays_tests_and_version(tests) -> None:
+def test_the_counts_are_of_todays_tests_and_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTORCH_TESTING_DEVICE_ONLY_FOR", "openreg")
+    tests = runpy.run_path(str(EXAMPLE), run_name="database_tests")
+    torch.backends.__allow_nonbracketed_mutation_flag = True
     kept = recorded("run_pytorch_tests")
     (made,) = (
         value
-        for name, value in vars(tests).items()
+        for name, value in tests.items()
         if name.startswith("TestDatabases")
     )
     for test, database in sweep_databases.DATABASES.items():

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from regions import ROOT
 from tables.common import first_sentence, table
+from tables.headers import entries
 
 MODULES = (
     "backend/torch_openreg/openreg/_lazy.py",
@@ -41,27 +42,22 @@ class DeviceFunction(NamedTuple):
 
 def device_functions() -> list[DeviceFunction]:
     """The rows of device.h, joined to bindings.cpp and to torch.openreg."""
-    csrc = ROOT / "backend" / "csrc" / "runtime" / "device.h"
-    bindings = ROOT / "backend" / "torch_openreg" / "csrc" / "bindings.cpp"
-    bound = re.findall(
-        r'm\.def\(\s*"(\w+)",(.*?)\);', bindings.read_text("utf-8"), re.S
-    )
+    text, bindings = ((ROOT / path).read_text("utf-8") for path in READS[:2])
+    bound = re.findall(r'm\.def\(\s*"(\w+)",(.*?)\);', bindings, re.S)
     callers = python_callers()
     functions = []
-    for comment, name in re.findall(
-        r"((?:^// .*\n)+)OPENREG_EXPORT [^;]*?\b(\w+)\([^;]*;",
-        csrc.read_text("utf-8"),
-        re.M,
-    ):
-        binding = next(
-            (b for b, code in bound if re.search(rf"[&<]{name}\b", code)), ""
-        )
-        meaning = " ".join(comment.replace("// ", "").split())
-        functions.append(
-            DeviceFunction(
-                name, binding, callers.get(binding, []), first_sentence(meaning)
+    for entry in entries(text):
+        # Of those that share a comment, the first; no macro, nor what raises.
+        for name in re.findall(
+            r"^[^\[#{]*?(\w+)\(", "".join(entry.declared[:1])
+        ):
+            calls = rf"[&<]{name}\b"
+            binding = next(
+                (b for b, code in bound if re.search(calls, code)), ""
             )
-        )
+            meaning = first_sentence(entry.comment)
+            by = callers.get(binding, [])
+            functions.append(DeviceFunction(name, binding, by, meaning))
     return functions
 
 
