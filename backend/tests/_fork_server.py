@@ -8,6 +8,7 @@ the answer. So a process begins without the seconds that PyTorch takes.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -44,6 +45,8 @@ def become(asked: dict[str, Any]) -> None:
     os.dup2(1, 2)
     sys.argv[:] = ["-c", *asked["arguments"]]
     sys.path[0] = ""
+    for library in os.environ.get("LD_PRELOAD", "").split():
+        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
     if os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "1":
         import torch_openreg  # noqa: F401
 

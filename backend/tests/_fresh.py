@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -54,7 +56,7 @@ class ForkServer:
 _server = ForkServer()
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 # Nothing has read these before PyTorch loads a backend.
-LATE = re.compile(f"{AUTOLOAD}|OPENREG_.*|PYTORCH_ALLOC_CONF")
+LATE = re.compile(f"{AUTOLOAD}|LD_PRELOAD|OMIT|OPENREG_.*|PYTORCH_ALLOC_CONF")
 
 
 def run(
@@ -87,6 +89,24 @@ def prints(code: str, *arguments: str, **settings: Any) -> str:
     process = run(code, *arguments, **settings)
     assert process.returncode == 0, process.stdout
     return process.stdout
+
+
+@functools.cache
+def omit_library() -> str:
+    """The library of backend/examples/omit.cpp, compiled for this process."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    source = Path(__file__).parents[1] / "examples" / "omit.cpp"
+    library = f"{folder.name}/omit.so"
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    flags = "-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"
+    subprocess.run([*compiler, *flags, source, "-o", library], check=True)
+    return library
+
+
+def without(kernel: str) -> dict[str, str]:
+    """The variables of a process in which the backend lacks this kernel."""
+    return {"LD_PRELOAD": omit_library(), "OMIT": kernel}
 
 
 def copy_package(folder: Path) -> Path:

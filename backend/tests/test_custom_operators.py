@@ -18,8 +18,7 @@ from _tensors import assert_same
 from torch_openreg.openreg.testing import Gate
 
 ops = torch.ops.openreg
-ALIASING = ["custom_autograd_fn_aliasing", "custom_autograd_fn_returns_self"]
-OPERATORS = ["custom_abs", "swiglu", *ALIASING]
+OPERATORS = ["swiglu"]
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "contiguous": lambda x: x,
@@ -46,25 +45,6 @@ def both(
     return LAYOUTS[layout](x), LAYOUTS[layout](y)
 
 
-ABS_DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.bfloat16,
-    torch.float16,
-    torch.int64,
-    torch.uint8,
-    torch.complex64,
-]
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dtype", ABS_DTYPES, ids=str)
-def test_abs_is_the_cpus(dtype: torch.dtype, layout: str) -> None:
-    x, y = both(dtype, layout)
-    assert_same(ops.custom_abs(y), x.abs())
-    assert torch.equal(y.cpu(), x)
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str
@@ -77,32 +57,24 @@ def test_swiglu_is_composed_of_the_cpus(
     assert_same(ops.swiglu(y, device_gate), expected)
 
 
-def test_conjugate_and_negative_bits_are_resolved_first() -> None:
-    x = torch.randn(5, dtype=torch.complex64)
-    y = x.to("openreg").conj()
-    assert y.is_conj()
-    assert_same(ops.custom_abs(y), x.abs())
-    negative = y.imag
-    assert negative.is_neg()
-    assert torch.equal(ops.custom_abs(negative).cpu(), x.imag.abs())
-    x = -x.imag.contiguous()
-    assert_same(ops.swiglu(negative, negative), x * F.silu(x))
+def test_a_negative_bit_is_resolved_first() -> None:
+    y = torch.randn(5, dtype=torch.complex64).to("openreg").conj().imag
+    assert y.is_neg()
+    x = y.cpu().contiguous()
+    assert_same(ops.swiglu(y, y), x * F.silu(x))
 
 
-@pytest.mark.parametrize("name", ["custom_abs", "swiglu"])
-def test_a_kernel_runs_on_the_tensors_device(name: str) -> None:
+def test_the_kernel_runs_on_the_tensors_device() -> None:
     x = torch.randn(7)
-    arguments = [x.to("openreg:1")] * (1 + (name == "swiglu"))
-    result = getattr(ops, name)(*arguments)
+    y = x.to("openreg:1")
+    result = ops.swiglu(y, y)
     assert result.device.index == 1
-    expected = x.abs() if name == "custom_abs" else x * F.silu(x)
-    assert torch.equal(result.cpu(), expected)
+    assert torch.equal(result.cpu(), x * F.silu(x))
     assert torch.openreg.current_device() == 0
 
 
 @pytest.mark.queued
-@pytest.mark.parametrize("name", ["custom_abs", "swiglu"])
-def test_a_kernel_keeps_the_order_of_the_current_stream(name: str) -> None:
+def test_the_kernel_keeps_the_order_of_the_current_stream() -> None:
     x, gate = torch.randn(7), Gate()
     y = x.to("openreg")
     torch.openreg.synchronize()
@@ -110,13 +82,12 @@ def test_a_kernel_keeps_the_order_of_the_current_stream(name: str) -> None:
     with torch.openreg.stream(stream):
         gate.hold()
         y.mul_(-3)
-        result = getattr(ops, name)(*[y] * (1 + (name == "swiglu")))
+        result = ops.swiglu(y, y)
         assert not stream.query()
     gate.open()
     stream.synchronize()
     x = x * -3
-    expected = x.abs() if name == "custom_abs" else x * F.silu(x)
-    assert torch.equal(result.cpu(), expected)
+    assert torch.equal(result.cpu(), x * F.silu(x))
 
 
 def pair(
@@ -125,6 +96,7 @@ def pair(
     return torch.ones(shape, dtype=dtype, device="openreg")
 
 
+EXPECTED = F.silu(torch.ones(2, 3))
 ONE_DEVICE = "Expected all tensors to be on the same device"
 ALIKE = "expected x and gate of one shape and one floating point dtype, but got"
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
@@ -160,20 +132,20 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         rf"{ALIKE} Long\[2, 3\]",
     ),
     "bool": (
-        lambda: ops.custom_abs(pair(dtype=torch.bool)),
-        NotImplementedError,
-        "'openreg::custom_abs' is not implemented for 'Bool' on openreg:0",
+        lambda: ops.swiglu(*[pair(dtype=torch.bool)] * 2),
+        RuntimeError,
+        rf"{ALIKE} Bool\[2, 3\]",
     ),
     "sparse": (
-        lambda: ops.custom_abs(pair().to_sparse()),
+        lambda: ops.swiglu(*[pair().to_sparse()] * 2),
         NotImplementedError,
-        "Could not run 'openreg::custom_abs' with arguments from the "
+        "Could not run 'openreg::swiglu' with arguments from the "
         "'Sparseopenreg' backend",
     ),
     "cpu": (
-        lambda: ops.custom_abs(torch.ones(2)),
+        lambda: ops.swiglu(torch.ones(2), torch.ones(2)),
         NotImplementedError,
-        "Could not run 'openreg::custom_abs' with arguments from the 'CPU'",
+        "Could not run 'openreg::swiglu' with arguments from the 'CPU'",
     ),
     "meta shape": (
         lambda: ops.swiglu(pair().to("meta"), pair((3,)).to("meta")),
@@ -189,7 +161,7 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
     call, error, message = REFUSED[case]
     with pytest.raises(error, match=message):
         call()
-    assert ops.custom_abs(-pair()).sum().item() == 6
+    assert torch.equal(ops.swiglu(pair(), pair()).cpu(), EXPECTED)
 
 
 @pytest.mark.queued
@@ -201,7 +173,7 @@ def test_an_error_comes_at_the_call_though_work_is_pending() -> None:
         with pytest.raises(error, match=message):
             call()
         gate.open()
-        assert ops.custom_abs(-pair()).sum().item() == 6
+        assert torch.equal(ops.swiglu(pair(), pair()).cpu(), EXPECTED)
 
 
 def double(*shape: int) -> Tensor:
@@ -228,35 +200,29 @@ def test_swiglu_computes_the_gradients_that_are_asked_for(which: int) -> None:
     assert arguments[1 - which].grad is None
 
 
-def test_abs_has_no_formula_and_says_so() -> None:
-    x = double(3)
-    result = ops.custom_abs(x)
+def test_an_operator_without_a_formula_says_so() -> None:
+    load("gradients")
+    negated, x = torch.ops.toy_gradients.negated, double(3)
+    result = negated(x)
+    assert torch.equal(result, -x)
     assert result.requires_grad
     assert result.grad_fn.name() == "torch::autograd::NotImplemented"
     with pytest.raises(
         RuntimeError,
-        match="derivative for openreg::custom_abs is not implemented",
+        match="derivative for toy_gradients::negated is not implemented",
     ):
         result.sum().backward()
     with torch.no_grad():
-        assert not ops.custom_abs(x).requires_grad
+        assert not negated(x).requires_grad
 
 
 # What opcheck is shown of each operator.
 ARGUMENTS: dict[str, list[Callable[[], tuple[Tensor, ...]]]] = {
-    "custom_abs": [
-        lambda: (torch.randn(3, 4, device="openreg").t(),),
-        lambda: (torch.ones(2, dtype=torch.complex64, device="openreg"),),
-    ],
     "swiglu": [
         lambda: (double(3, 4), double(3, 4)),
         lambda: (double(3, 4).detach(), double(4, 3).detach().t()),
         lambda: (double(0).detach(), double(0).detach()),
     ],
-    **{
-        name: [lambda: (double(3, 4),), lambda: (double(3, 4).detach().t(),)]
-        for name in ALIASING
-    },
 }
 # The fourth test does not know the device, see the next function but one.
 TESTS = "test_schema", "test_faketensor", "test_aot_dispatch_dynamic"
@@ -388,7 +354,9 @@ def aliasing(
     request: pytest.FixtureRequest, lab: torch.library.Library
 ) -> list[Callable[[Tensor], Tensor]]:
     if request.param == "C++":
-        return [getattr(ops, name) for name in ALIASING]
+        load("gradients")
+        toy = torch.ops.toy_gradients
+        return [toy.aliasing, toy.returns_self]
     return [
         torch.ops.lab_aliasing.aliasing,
         torch.ops.lab_aliasing.returns_self,
@@ -432,6 +400,12 @@ def test_writing_through_an_alias_writes_the_argument(aliasing) -> None:
             assert operator(y) is not y
             operator(y).zero_()
             assert not y.any()
+
+
+def test_opcheck_passes_for_an_alias(aliasing) -> None:
+    for operator in aliasing:
+        for x in double(3, 4), double(3, 4).detach().t():
+            torch.library.opcheck(operator, (x,), test_utils=TESTS)
 
 
 def test_writing_where_the_formula_would_be_lost_is_refused(aliasing) -> None:

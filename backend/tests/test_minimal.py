@@ -11,7 +11,7 @@ import pytest
 import _rows
 import everyday
 import noxfile
-from _fresh import prints, run
+from _fresh import prints, run, without
 
 pytestmark = pytest.mark.one_mode
 
@@ -22,8 +22,9 @@ ROWS = _rows.read("operators")["minimal"]
 
 def failures(omit: str, operators: str = "minimal") -> dict[str, str]:
     """What fails in a process with a set of operators, less one."""
-    settings = {"OPENREG_OPERATORS": operators, "OPENREG_OMIT": omit}
-    *_, last = prints(PROGRAM, **settings).splitlines()
+    omission = without(omit) if omit else {}
+    process = prints(PROGRAM, OPENREG_OPERATORS=operators, **omission)
+    *_, last = process.splitlines()
     return json.loads(last)
 
 
@@ -57,7 +58,6 @@ def test_everyday_operations_work_on_the_minimal_set(failures_by_row) -> None:
     "checklist.view_as_real",
     "checklist.view_as_complex",
     "checklist.fallback",
-    "environment.OPENREG_OMIT",
 )
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["operator"])
 def test_a_missing_row_breaks_its_operation(failures_by_row, row) -> None:
@@ -71,23 +71,26 @@ def test_item_needs_no_row_because_the_fallback_serves_it() -> None:
     assert failures("_local_scalar_dense", operators="full") == {}
 
 
-@pytest.mark.proves(
-    "messages.expected-full-or-minimal",
-    "messages.expected-the-name-of-a-kernel",
-)
-@pytest.mark.parametrize(
-    ("variable", "value", "expected"),
-    [
-        ("OPENREG_OPERATORS", "some", "expected 'full' or 'minimal'"),
-        ("OPENREG_OMIT", "emty", "expected the name of a kernel"),
-    ],
-)
-def test_values_that_mean_nothing_are_refused(
-    variable, value, expected
-) -> None:
-    process = run("import torch", **{variable: value})
+@pytest.mark.proves("messages.expected-full-or-minimal")
+def test_an_operator_set_that_means_nothing_is_refused() -> None:
+    process = run("import torch", OPENREG_OPERATORS="some")
     assert process.returncode == 1
-    assert f"{variable} is '{value}'; {expected}" in process.stdout
+    assert (
+        "OPENREG_OPERATORS is 'some'; expected 'full' or 'minimal'"
+        in process.stdout
+    )
+
+
+@pytest.mark.proves("omit-named")
+def test_leaving_out_what_nobody_registers_is_noticed() -> None:
+    process = run("import torch", **without("emty"))
+    assert process.returncode == 1
+    assert "OMIT is 'emty', which names no kernel" in process.stdout
+
+
+def test_pytorch_keeps_its_kernels_of_the_same_name() -> None:
+    code = "import torch; print(torch.ones(4).view(2, 2).shape)"
+    assert prints(code, **without("view")) == "torch.Size([2, 2])\n"
 
 
 def listed() -> set[str]:

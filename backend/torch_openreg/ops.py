@@ -12,11 +12,7 @@ from torch import Tensor
 _library = torch.library.Library("openreg", "IMPL")
 
 
-# [py-ops-meta] What results look like, for tensors that have no memory.
-def _custom_abs(self: Tensor) -> Tensor:
-    return torch.empty_like(self, dtype=self.dtype.to_real())
-
-
+# [py-ops-meta] What the result looks like, for tensors that have no memory.
 def _swiglu(x: Tensor, gate: Tensor) -> Tensor:
     torch._check(
         x.shape == gate.shape and x.dtype == gate.dtype,
@@ -29,8 +25,7 @@ def _swiglu(x: Tensor, gate: Tensor) -> Tensor:
 
 
 # register_fake would do, but searches every loaded module for its caller.
-# A build of the minimal path lacks the operators themselves.
-if hasattr(torch.ops.openreg, "custom_abs"):
-    _library.impl("custom_abs", _custom_abs, "Meta")
+# A build of the minimal path lacks the operator itself.
+if hasattr(torch.ops.openreg, "swiglu"):
     _library.impl("swiglu", _swiglu, "Meta")
 # [/py-ops-meta]

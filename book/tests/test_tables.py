@@ -175,7 +175,7 @@ def test_every_row_of_the_minimal_set_links_to_its_registration() -> None:
     for row in rows("operators.minimal"):
         assert row.listing in names
         if row.listing == "view-register":
-            assert f'add("{row.operator}",' in views
+            assert f'library.impl("{row.operator}",' in views
 
 
 def test_each_file_of_the_operators_is_at_one_way() -> None:

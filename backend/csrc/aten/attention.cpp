@@ -162,10 +162,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
 
 }  // namespace
 
-void register_attention(const Registrar& add) {
-  add("_fused_sdp_choice", &choose);
-  add("_scaled_dot_product_fused_attention_overrideable", &attention);
-  add("_scaled_dot_product_fused_attention_overrideable_backward",
+void register_attention(torch::Library& library) {
+  library.impl("_fused_sdp_choice", &choose);
+  library.impl("_scaled_dot_product_fused_attention_overrideable", &attention);
+  library.impl(
+      "_scaled_dot_product_fused_attention_overrideable_backward",
       &attention_backward);
 }
 

@@ -11,7 +11,6 @@
 
 #include "csrc/aten/alias.h"
 #include "csrc/aten/forms/widen.h"
-#include "csrc/aten/registry.h"
 #include "csrc/runtime/trace.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
@@ -155,10 +154,7 @@ static torch::CppFunction kernel_under(
 // `name` is as in "mode.values".
 static void register_alias_kernel(
     torch::Library& library, const std::string& name, c10::DispatchKey key) {
-  if (!omitted(name)) {
-    library.impl(
-        name.c_str(), kernel_under(key, name.substr(0, name.find('.'))));
-  }
+  library.impl(name.c_str(), kernel_under(key, name.substr(0, name.find('.'))));
 }
 
 // [boxed-register] Every operator with a CPU kernel and none of ours.

@@ -167,9 +167,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
 
 }  // namespace
 
-void register_convolution(const Registrar& add) {
-  add("convolution_overrideable", &convolution);
-  add("convolution_backward_overrideable", &convolution_backward);
+void register_convolution(torch::Library& library) {
+  library.impl("convolution_overrideable", &convolution);
+  library.impl("convolution_backward_overrideable", &convolution_backward);
 }
 
 }  // namespace openreg

@@ -124,27 +124,25 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 
 }  // namespace
 
-void register_copies(const Registrar& add) {
-  add("_copy_from", &copy_from);
-  add("_copy_from_and_resize", &copy_from_and_resize);
+void register_copies(torch::Library& library) {
+  library.impl("_copy_from", &copy_from);
+  library.impl("_copy_from_and_resize", &copy_from_and_resize);
 }
 
 // [copy-math-bits] A copy handles conjugate and negative bits itself.
 // Without this, clone() on such a view recurses until the stack overflows:
 // PyTorch would resolve the bit first, by copying.
-static void let_copies_pass(torch::Library& library, const char* key) {
+static void let_copies_pass(torch::Library& library) {
   using torch::CppFunction;
-  if (!omitted(key)) {
-    library.impl("_copy_from", CppFunction::makeFallthrough());
-    library.impl("_copy_from_and_resize", CppFunction::makeFallthrough());
-  }
+  library.impl("_copy_from", CppFunction::makeFallthrough());
+  library.impl("_copy_from_and_resize", CppFunction::makeFallthrough());
 }
 
 TORCH_LIBRARY_IMPL(aten, Conjugate, library) {
-  let_copies_pass(library, "Conjugate");
+  let_copies_pass(library);
 }
 TORCH_LIBRARY_IMPL(aten, Negative, library) {
-  let_copies_pass(library, "Negative");
+  let_copies_pass(library);
 }
 // [/copy-math-bits]
 

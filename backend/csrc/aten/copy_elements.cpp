@@ -114,8 +114,8 @@ void copy_elements(
 }
 // [/copy-elements-ways]
 
-void register_item(const Registrar& add) {
-  add("_local_scalar_dense", &local_scalar_dense);
+void register_item(torch::Library& library) {
+  library.impl("_local_scalar_dense", &local_scalar_dense);
 }
 
 }  // namespace openreg

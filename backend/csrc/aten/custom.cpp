@@ -2,13 +2,10 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/adaption.h>
-#include <ATen/ops/abs_cpu_dispatch.h>
-#include <ATen/ops/alias.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu_cpu_dispatch.h>
-#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -26,31 +23,8 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [custom-schema] The schemas, for every device.
-TORCH_LIBRARY(openreg, library) {
-  library.def("custom_abs(Tensor self) -> Tensor");
-  library.def("swiglu(Tensor x, Tensor gate) -> Tensor");
-  library.def("custom_autograd_fn_aliasing(Tensor(a) self) -> Tensor(a)");
-  library.def("custom_autograd_fn_returns_self(Tensor(a) self) -> Tensor(a)");
-}
-// [/custom-schema]
-
-// [custom-abs] A kernel: make the result here, fill it in the stream's order.
-Tensor custom_abs(const Tensor& self) {
-  auto result = at::empty_like(
-      self, at::TensorOptions(c10::toRealValueType(self.scalar_type())));
-  run_or_queue(
-      is_usual(self),
-      self.device().index(),
-      "openreg::custom_abs",
-      [](const Tensor& from, Tensor to) { at::cpu::abs_out(to, from); },
-      self,
-      result);
-  return result;
-}
-// [/custom-abs]
-
 // [custom-swiglu] A kernel of two tensors checks that they go together.
+// It makes the result here, and fills it in the stream's order.
 Tensor swiglu(const Tensor& x, const Tensor& gate) {
   std::optional<c10::Device> device;
   c10::impl::check_and_update_common_device(device, x, "swiglu", "x");
@@ -65,7 +39,6 @@ Tensor swiglu(const Tensor& x, const Tensor& gate) {
       " and ",
       gate.scalar_type(),
       gate.sizes());
-  // [/custom-swiglu]
   auto result = at::empty_like(x);
   run_or_queue(
       is_usual(x),
@@ -80,6 +53,7 @@ Tensor swiglu(const Tensor& x, const Tensor& gate) {
       result);
   return result;
 }
+// [/custom-swiglu]
 
 struct SwiGLU final : torch::autograd::Function<SwiGLU> {
   static Tensor forward(
@@ -110,53 +84,19 @@ struct SwiGLU final : torch::autograd::Function<SwiGLU> {
   // [/custom-swiglu-backward]
 };
 
-// [custom-aliasing] Results that are the argument, or share its memory.
-// Both halve the gradient, to be seen at work.
-Tensor alias(const Tensor& self) {
-  return at::alias(self);
-}
-
-Tensor same(const Tensor& self) {
-  return self;
-}
-
-template <auto make>
-struct HalvesGradient final : torch::autograd::Function<HalvesGradient<make>> {
-  static Tensor forward(AutogradContext*, const Tensor& self) {
-    return make(self);
-  }
-  static variable_list backward(
-      AutogradContext*, const variable_list& gradients) {
-    return {gradients[0] * 0.5};
-  }
-};
-// [/custom-aliasing]
-
-// [custom-register] Kernels below autograd, and formulas in front of them.
-template <typename Function, typename... Arguments>
-Tensor apply(Arguments... arguments) {
-  return Function::apply(arguments...);
+// [custom-register] Schema, kernel, and the formula in front of it.
+TORCH_LIBRARY(openreg, library) {
+  library.def("swiglu(Tensor x, Tensor gate) -> Tensor");
 }
 
 TORCH_LIBRARY_IMPL(openreg, PrivateUse1, library) {
-  library.impl("custom_abs", &custom_abs);
   library.impl("swiglu", &swiglu);
 }
 
-TORCH_LIBRARY_IMPL(openreg, CompositeExplicitAutograd, library) {
-  library.impl("custom_autograd_fn_aliasing", &alias);
-  library.impl("custom_autograd_fn_returns_self", &alias);
-}
-
 TORCH_LIBRARY_IMPL(openreg, AutogradPrivateUse1, library) {
-  library.impl("custom_abs", torch::autograd::autogradNotImplementedFallback());
-  library.impl("swiglu", &apply<SwiGLU, const Tensor&, const Tensor&>);
-  library.impl(
-      "custom_autograd_fn_aliasing",
-      &apply<HalvesGradient<&alias>, const Tensor&>);
-  library.impl(
-      "custom_autograd_fn_returns_self",
-      &apply<HalvesGradient<&same>, const Tensor&>);
+  library.impl("swiglu", [](const Tensor& x, const Tensor& gate) {
+    return SwiGLU::apply(x, gate);
+  });
 }
 // [/custom-register]
 

@@ -199,19 +199,19 @@ at::Tensor& set_nothing(at::Tensor& self) {
 }  // namespace
 
 // [factory-register] Names as in PyTorch's native_functions.yaml.
-void register_factories(const Registrar& add) {
-  add("empty.memory_format", &empty);
-  add("empty_strided", &empty_strided);
-  add("resize_", &resize_);
-  add("set_", &set_nothing);
-  add("set_.source_Tensor", &at::native::set_tensor_);
-  add("set_.source_Storage", &set_whole_storage);
-  add("set_.source_Storage_storage_offset", &set_storage);
+void register_factories(torch::Library& library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  library.impl("resize_", &resize_);
+  library.impl("set_", &set_nothing);
+  library.impl("set_.source_Tensor", &at::native::set_tensor_);
+  library.impl("set_.source_Storage", &set_whole_storage);
+  library.impl("set_.source_Storage_storage_offset", &set_storage);
 }
 // [/factory-register]
 
-void register_zero_tensor(const Registrar& add) {
-  add("_efficientzerotensor", &efficient_zero_tensor);
+void register_zero_tensor(torch::Library& library) {
+  library.impl("_efficientzerotensor", &efficient_zero_tensor);
 }
 
 }  // namespace openreg

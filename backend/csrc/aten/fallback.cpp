@@ -12,7 +12,6 @@
 #include <torch/library.h>
 
 #include "csrc/aten/arguments.h"
-#include "csrc/aten/registry.h"
 
 namespace openreg {
 namespace {
@@ -257,9 +256,7 @@ void reset_fallback_counts() {
 
 // [fallback-register] One fallback for every namespace and operator.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
-  if (!omitted("fallback")) {
-    library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-  }
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 // [/fallback-register]
 

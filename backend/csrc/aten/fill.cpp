@@ -66,10 +66,10 @@ at::Tensor& zero_(at::Tensor& self) {
 
 }  // namespace
 
-void register_fills(const Registrar& add) {
-  add("fill_.Scalar", &fill_scalar);
-  add("fill_.Tensor", &fill_tensor);
-  add("zero_", &zero_);
+void register_fills(torch::Library& library) {
+  library.impl("fill_.Scalar", &fill_scalar);
+  library.impl("fill_.Tensor", &fill_tensor);
+  library.impl("zero_", &zero_);
 }
 
 }  // namespace openreg

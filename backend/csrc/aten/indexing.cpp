@@ -55,9 +55,9 @@ at::Tensor index_select(
 
 }  // namespace
 
-void register_indexing(const Registrar& add) {
-  add("gather", &gather);
-  add("index_select", &index_select);
+void register_indexing(torch::Library& library) {
+  library.impl("gather", &gather);
+  library.impl("index_select", &index_select);
 }
 
 }  // namespace openreg

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <torch/library.h>
+
 #include "csrc/aten/registry.h"
 
 // What each family of kernels registers; register.cpp calls them in order.
@@ -7,39 +9,39 @@
 namespace openreg {
 
 // The minimal set: nothing below may be missing.
-void register_factories(const Registrar& add);
-void register_views(const Registrar& add);
-void register_copies(const Registrar& add);
-void register_stream_use(const Registrar& add);
-void register_dropout(const Registrar& add);
+void register_factories(torch::Library& library);
+void register_views(torch::Library& library);
+void register_copies(torch::Library& library);
+void register_stream_use(torch::Library& library);
+void register_dropout(torch::Library& library);
 
 // [kernels-minimal] The minimal set, of which the minimal build is made.
-inline void register_minimal_set(const Registrar& add) {
-  register_factories(add);
-  register_views(add);
-  register_copies(add);
-  register_stream_use(add);
-  register_dropout(add);
+inline void register_minimal_set(torch::Library& library) {
+  register_factories(library);
+  register_views(library);
+  register_copies(library);
+  register_stream_use(library);
+  register_dropout(library);
 }
 // [/kernels-minimal]
 
 // What PyTorch asks a backend to write itself.
-void register_zero_tensor(const Registrar& add);
-void register_shallow_copy(const Registrar& add);
-void register_convolution(const Registrar& add);
-void register_recurrent(const Registrar& add);
-void register_attention(const Registrar& add);
-void register_dropout_backward(const Registrar& add);
+void register_zero_tensor(torch::Library& library);
+void register_shallow_copy(torch::Library& library);
+void register_convolution(torch::Library& library);
+void register_recurrent(torch::Library& library);
+void register_attention(torch::Library& library);
+void register_dropout_backward(torch::Library& library);
 
 // Operators whose call is so short that every nanosecond shows. Without them
 // the alias kernel or the fallback would serve.
-void register_pointwise(const Registrar& add);
+void register_pointwise(torch::Library& library);
 
 // Operators that are queued: their result's shape is known before they run.
-void register_item(const Registrar& add);
-void register_fills(const Registrar& add);
-void register_matmul(const Registrar& add);
-void register_reductions(const Registrar& add);
-void register_indexing(const Registrar& add);
+void register_item(torch::Library& library);
+void register_fills(torch::Library& library);
+void register_matmul(torch::Library& library);
+void register_reductions(torch::Library& library);
+void register_indexing(torch::Library& library);
 
 }  // namespace openreg

@@ -43,10 +43,10 @@ at::Tensor addmm(
 
 }  // namespace
 
-void register_matmul(const Registrar& add) {
-  add("mm", &mm);
-  add("bmm", &bmm);
-  add("addmm", &addmm);
+void register_matmul(torch::Library& library) {
+  library.impl("mm", &mm);
+  library.impl("bmm", &bmm);
+  library.impl("addmm", &addmm);
 }
 
 }  // namespace openreg

@@ -33,7 +33,7 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, library) {
     library.impl("_pin_memory", &_pin_memory_nested);
     library.impl("is_pinned", &is_pinned);
     library.impl("native_dropout", &native_dropout_nested);
-    register_stream_use(Registrar(library));
+    register_stream_use(library);
     register_alias_kernels(library, "aten", c10::DispatchKey::NestedTensorCPU);
   }
 }

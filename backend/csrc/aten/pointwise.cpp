@@ -268,8 +268,9 @@ struct Row {
     return self;
   }
   template <typename... Ops>
-  static void add(const Registrar& add) {
-    (add(std::string(short_name<Ops>).c_str(), &Form<Row, Ops>::call), ...);
+  static void add(torch::Library& library) {
+    (library.impl(std::string(short_name<Ops>).c_str(), &Form<Row, Ops>::call),
+     ...);
   }
 };
 // [/pointwise-row]
@@ -316,31 +317,33 @@ at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
 }  // namespace
 
 // [pointwise-register] One row for each operator.
-void register_pointwise(const Registrar& add) {
+void register_pointwise(torch::Library& library) {
   using namespace at::native;
   namespace op = at::_ops;
   using enum Takes;
   using Add = structured_ufunc_add_CPU;
   using Sub = structured_sub_out;
   using Threshold = structured_threshold_backward_out;
-  Row<Add, op::add_out, kAll>::add<op::add_Tensor, op::add__Tensor>(add);
-  Row<Sub, op::sub_out, kAll>::add<op::sub_Tensor, op::sub__Tensor>(add);
-  Mul::add<op::mul_Tensor, op::mul__Tensor>(add);
-  add("add.out", &sum_out<Add, op::add_out>);
-  add("sub.out", &sum_out<Sub, op::sub_out>);
-  add("mul.out", &mul_out);
+  Row<Add, op::add_out, kAll>::add<op::add_Tensor, op::add__Tensor>(library);
+  Row<Sub, op::sub_out, kAll>::add<op::sub_Tensor, op::sub__Tensor>(library);
+  Mul::add<op::mul_Tensor, op::mul__Tensor>(library);
+  library.impl("add.out", &sum_out<Add, op::add_out>);
+  library.impl("sub.out", &sum_out<Sub, op::sub_out>);
+  library.impl("mul.out", &mul_out);
   using Div = Row<structured_div_out, op::div_out, kFloats>;
-  Div::add<op::div_Tensor, op::div__Tensor>(add);
+  Div::add<op::div_Tensor, op::div__Tensor>(library);
   using Relu = Row<structured_clamp_min_out, op::clamp_min_out, kFloats, 0>;
-  Relu::add<op::relu, op::relu_>(add);
-  Row<structured_sqrt_out, op::sqrt_out, kFloats>::add<op::sqrt>(add);
+  Relu::add<op::relu, op::relu_>(library);
+  Row<structured_sqrt_out, op::sqrt_out, kFloats>::add<op::sqrt>(library);
   using Lerp = Row<structured_lerp_Scalar, op::lerp_Scalar_out, kFloats>;
-  Lerp::add<op::lerp__Scalar>(add);
-  Row<structured_addcmul_out, op::addcmul_out, kFloats>::add<op::addcmul_>(add);
-  Row<structured_addcdiv_out, op::addcdiv_out, kFloats>::add<op::addcdiv_>(add);
+  Lerp::add<op::lerp__Scalar>(library);
+  Row<structured_addcmul_out, op::addcmul_out, kFloats>::add<op::addcmul_>(
+      library);
+  Row<structured_addcdiv_out, op::addcdiv_out, kFloats>::add<op::addcdiv_>(
+      library);
   Row<Threshold, op::threshold_backward_grad_input, kFloats>::add<
-      op::threshold_backward>(add);
-  add("abs.out", &abs_out);
+      op::threshold_backward>(library);
+  library.impl("abs.out", &abs_out);
 }
 // [/pointwise-register]
 

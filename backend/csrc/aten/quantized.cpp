@@ -99,11 +99,10 @@ at::Tensor to_copy(
       pin_memory,
       non_blocking,
       std::nullopt);
-  return copy.contiguous(
-      format == at::MemoryFormat::ChannelsLast ||
-              format == at::MemoryFormat::ChannelsLast3d
-          ? *format
-          : at::MemoryFormat::Contiguous);
+  using enum at::MemoryFormat;
+  const auto wanted = format.value_or(Preserve);
+  const bool last = wanted == ChannelsLast || wanted == ChannelsLast3d;
+  return copy.contiguous(last ? wanted : Contiguous);
 }
 // [/quantized-to]
 
@@ -146,7 +145,7 @@ TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, library) {
     library.impl("_copy_from", &copy_from);
     library.impl("_to_copy", &to_copy);
     library.impl("view.dtype", &view_as_dtype);
-    register_stream_use(Registrar(library));
+    register_stream_use(library);
     register_alias_kernels(library, "aten", c10::DispatchKey::QuantizedCPU);
   }
 }

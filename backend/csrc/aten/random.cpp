@@ -48,12 +48,12 @@ at::Tensor native_dropout_backward(
 
 }  // namespace
 
-void register_dropout(const Registrar& add) {
-  add("native_dropout", &native_dropout);
+void register_dropout(torch::Library& library) {
+  library.impl("native_dropout", &native_dropout);
 }
 
-void register_dropout_backward(const Registrar& add) {
-  add("native_dropout_backward", &native_dropout_backward);
+void register_dropout_backward(torch::Library& library) {
+  library.impl("native_dropout_backward", &native_dropout_backward);
 }
 
 }  // namespace openreg

@@ -196,18 +196,17 @@ constexpr auto lstm_input = &lstm<bool, int64_t, double, bool, bool, bool>;
 // [recurrent-register] The override is registered above autograd, too.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   if (full_operator_set()) {
-    const Registrar add(library);
-    add("lstm.input", lstm_input);
+    library.impl("lstm.input", lstm_input);
   }
 }
 // [/recurrent-register]
 
-void register_recurrent(const Registrar& add) {
-  add("lstm.input", lstm_input);
-  add("_thnn_fused_lstm_cell", &lstm_cell);
-  add("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
-  add("_thnn_fused_gru_cell", &gru_cell);
-  add("_thnn_fused_gru_cell_backward", &gru_cell_backward);
+void register_recurrent(torch::Library& library) {
+  library.impl("lstm.input", lstm_input);
+  library.impl("_thnn_fused_lstm_cell", &lstm_cell);
+  library.impl("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
+  library.impl("_thnn_fused_gru_cell", &gru_cell);
+  library.impl("_thnn_fused_gru_cell_backward", &gru_cell_backward);
 }
 
 }  // namespace openreg

@@ -55,13 +55,13 @@ at::Tensor log_softmax(
 
 }  // namespace
 
-void register_reductions(const Registrar& add) {
-  add("sum.dim_IntList", &sum);
+void register_reductions(torch::Library& library) {
+  library.impl("sum.dim_IntList", &sum);
   for (const auto* const name : {"nansum", "nansum.out"}) {
-    add(name, torch::CppFunction::makeFromBoxedFunction<&nansum>());
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&nansum>());
   }
-  add("_softmax", &softmax);
-  add("_log_softmax", &log_softmax);
+  library.impl("_softmax", &softmax);
+  library.impl("_log_softmax", &log_softmax);
 }
 
 }  // namespace openreg

@@ -15,8 +15,8 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 
 }  // namespace
 
-void register_stream_use(const Registrar& add) {
-  add("record_stream", &record_stream);
+void register_stream_use(torch::Library& library) {
+  library.impl("record_stream", &record_stream);
 }
 
 }  // namespace openreg

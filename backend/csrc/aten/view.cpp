@@ -33,18 +33,19 @@ bool has_compatible_shallow_copy_type(
 }  // namespace
 
 // [view-register] Six views; select, transpose and their kin call as_strided.
-void register_views(const Registrar& add) {
-  add("view", &at::native::view);
-  add("as_strided", &at::native::as_strided_tensorimpl);
-  add("_reshape_alias", &at::native::_reshape_alias);
-  add("unfold", &at::native::unfold);
-  add("view_as_real", &at::native::view_as_real);
-  add("view_as_complex", &at::native::view_as_complex);
+void register_views(torch::Library& library) {
+  library.impl("view", &at::native::view);
+  library.impl("as_strided", &at::native::as_strided_tensorimpl);
+  library.impl("_reshape_alias", &at::native::_reshape_alias);
+  library.impl("unfold", &at::native::unfold);
+  library.impl("view_as_real", &at::native::view_as_real);
+  library.impl("view_as_complex", &at::native::view_as_complex);
 }
 // [/view-register]
 
-void register_shallow_copy(const Registrar& add) {
-  add("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
+void register_shallow_copy(torch::Library& library) {
+  library.impl(
+      "_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 
 }  // namespace openreg

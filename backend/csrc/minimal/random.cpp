@@ -26,8 +26,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
 
 }  // namespace
 
-void register_dropout(const Registrar& add) {
-  add("native_dropout", &native_dropout);
+void register_dropout(torch::Library& library) {
+  library.impl("native_dropout", &native_dropout);
 }
 
 }  // namespace openreg

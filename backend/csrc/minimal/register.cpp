@@ -5,7 +5,7 @@ namespace openreg {
 constinit const bool has_full_set = false;
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
-  register_minimal_set(Registrar(library));
+  register_minimal_set(library);
 }
 
 }  // namespace openreg
