@@ -104,7 +104,7 @@ class TestNames:
 
     def test_in_the_source_are_operators(self) -> None:
         operators = set(torch._C._dispatch_get_all_op_names())
-        sources = "".join(path.read_text() for path in ATEN.glob("*.cpp"))
+        sources = "".join(path.read_text() for path in ATEN.rglob("*.cpp"))
         names = set(re.findall(r'"((?:aten|openreg)::\w+\.\w+)"', sources))
         assert names
         assert names <= operators

@@ -1,6 +1,6 @@
 """What Python adds to torch.ops.openreg.
 
-The operators themselves are in csrc/aten/custom.cpp.
+The operators themselves are in csrc/aten/operators/custom.cpp.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import proof
 import regions
 from tables import checked
 
-FILE = "backend/csrc/aten/copy.cpp"
+FILE = "backend/csrc/aten/core/copy.cpp"
 REGION = regions.Region("copy-x", FILE, 5, "A.", ("f();", "", "g();"))
 SHOWN = [("book/chapters/copy.md", REGION)]
 COUNTS = {FILE: {5: 12, 7: 1, 8: 0}}

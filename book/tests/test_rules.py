@@ -16,7 +16,7 @@ SAMPLES = samples("rules")
 MARKERS, FENCES = SAMPLES["markers"], SAMPLES["fences"]
 
 GOOD = "// [copy-strided] A copy that strides.\nint x;\n// [/copy-strided]\n"
-COPY = "backend/csrc/aten/copy.cpp"
+COPY = "backend/csrc/aten/core/copy.cpp"
 PAGE = "book/chapters/copy.md"
 
 

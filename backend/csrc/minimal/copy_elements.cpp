@@ -1,4 +1,4 @@
-#include "csrc/aten/copy_elements.h"
+#include "csrc/aten/core/copy_elements.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>

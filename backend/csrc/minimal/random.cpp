@@ -6,7 +6,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
 
 // Dropout without a kernel of its own: an operator that has a generator among
 // its arguments draws, and so the device's generator is asked.

@@ -1,4 +1,4 @@
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
 
 namespace openreg {
 

@@ -12,8 +12,8 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include "csrc/aten/fallback.h"
-#include "csrc/aten/registry.h"
+#include "csrc/aten/core/fallback.h"
+#include "csrc/aten/core/registry.h"
 #include "csrc/runtime/device.h"
 #include "csrc/runtime/generator.h"
 #include "csrc/runtime/wait.h"

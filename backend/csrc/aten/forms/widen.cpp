@@ -9,7 +9,7 @@
 #include <ATen/native/TypeProperties.h>
 #include <torch/library.h>
 
-#include "csrc/aten/arguments.h"
+#include "csrc/aten/core/arguments.h"
 
 // A kernel library lacks dtypes. Where the result is defined as that of the
 // next dtype which it has, rounded, the operator runs in that one.

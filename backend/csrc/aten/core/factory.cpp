@@ -7,7 +7,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/util/accumulate.h>
 
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
 #include "csrc/runtime/allocator.h"
 
 // Tensors out of nothing, and tensors that change their size.

@@ -1,4 +1,4 @@
-#include "csrc/aten/registry.h"
+#include "csrc/aten/core/registry.h"
 
 #include <cstdlib>
 #include <string>

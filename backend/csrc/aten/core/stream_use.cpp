@@ -1,7 +1,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Stream.h>
 
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
 #include "csrc/runtime/allocator.h"
 
 namespace openreg {

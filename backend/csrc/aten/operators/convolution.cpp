@@ -6,9 +6,9 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/alias.h"
+#include "csrc/aten/forms/structured.h"
 
 // PyTorch sends the convolutions of a device it does not know to these two.
 // Without them every convolution raises "convolution_overrideable not

@@ -12,8 +12,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/alias.h"
 
 // The fused cells of LSTM and GRU. PyTorch's CPU has none, it composes them,
 // but sends every PrivateUse1 device here; and the CPU's kernel for a whole

@@ -9,8 +9,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/forms/alias.h"
+#include "csrc/aten/forms/structured.h"
 
 // Operators that ATen does not have, in a namespace of their own. What a
 // program calls is torch.ops.openreg; torch_openreg/ops.py says in Python what

@@ -3,9 +3,9 @@
 #include <ATen/ops/sum_native.h>
 #include <ATen/ops/sum_ops.h>
 
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/boxed.h"
+#include "csrc/aten/forms/structured.h"
 
 namespace openreg {
 namespace {

@@ -19,10 +19,10 @@
 
 #include <c10/core/DeviceGuard.h>
 
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/parts.h"
-#include "csrc/aten/registry.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/core/registry.h"
+#include "csrc/aten/forms/boxed.h"
+#include "csrc/aten/kinds/parts.h"
 
 namespace openreg {
 namespace {

@@ -1,9 +1,9 @@
-#include "csrc/aten/alias.h"
+#include "csrc/aten/forms/alias.h"
 
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 
-#include "csrc/aten/parts.h"
+#include "csrc/aten/kinds/parts.h"
 #include "csrc/runtime/allocator.h"
 
 namespace openreg {

@@ -32,9 +32,9 @@
 #include <ATen/ops/threshold_backward_native.h>
 #include <ATen/ops/threshold_backward_ops.h>
 
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/boxed.h"
+#include "csrc/aten/forms/structured.h"
 #include "csrc/runtime/trace.h"
 
 // The shortest way to a CPU kernel, for operators that take a microsecond: no

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/quantized/Quantizer.h>
 
-#include "csrc/aten/arguments.h"
+#include "csrc/aten/core/arguments.h"
 
 // Tensors that are more than their own memory are made of tensors that are not:
 // a sparse one of indices and values, a quantized one of codes and a quantizer,

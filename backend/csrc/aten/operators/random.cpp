@@ -6,8 +6,8 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/alias.h"
 #include "csrc/runtime/generator.h"
 
 // Random operators with a generator argument go through the alias kernel, or

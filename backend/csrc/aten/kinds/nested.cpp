@@ -10,9 +10,9 @@
 #include <ATen/ops/native_dropout_native.h>
 #include <torch/library.h>
 
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/registry.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/core/registry.h"
+#include "csrc/aten/forms/boxed.h"
 
 namespace openreg {
 

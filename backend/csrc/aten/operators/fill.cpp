@@ -6,10 +6,10 @@
 #include <ATen/ops/fill_ops.h>
 #include <ATen/ops/zero_cpu_dispatch.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/alias.h"
+#include "csrc/aten/forms/boxed.h"
+#include "csrc/aten/forms/structured.h"
 
 namespace openreg {
 namespace {

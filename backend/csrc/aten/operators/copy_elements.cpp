@@ -1,12 +1,12 @@
-#include "csrc/aten/copy_elements.h"
+#include "csrc/aten/core/copy_elements.h"
 
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/Scalar.h>
 #include <ATen/ops/empty_strided.h>
 
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/structured.h"
 #include "csrc/runtime/event.h"
 #include "csrc/runtime/host_allocator.h"
 

@@ -2,7 +2,7 @@
 
 #include <torch/library.h>
 
-#include "csrc/aten/registry.h"
+#include "csrc/aten/core/registry.h"
 
 // What each family of kernels registers; register.cpp calls them in order.
 

@@ -7,7 +7,7 @@
 #include <ATen/TensorIterator.h>
 #include <c10/core/DeviceGuard.h>
 
-#include "csrc/aten/alias.h"
+#include "csrc/aten/forms/alias.h"
 #include "csrc/runtime/allocator.h"
 
 // PyTorch's structured kernels come in two halves: `meta` checks the arguments

@@ -3,9 +3,9 @@
 #include <ATen/ops/copy_sparse_to_sparse_native.h>
 #include <torch/library.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/registry.h"
+#include "csrc/aten/core/registry.h"
+#include "csrc/aten/forms/alias.h"
+#include "csrc/aten/forms/boxed.h"
 
 namespace openreg {
 

@@ -1,4 +1,4 @@
-#include "csrc/aten/arguments.h"
+#include "csrc/aten/core/arguments.h"
 
 #include <algorithm>
 #include <set>

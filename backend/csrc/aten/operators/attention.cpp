@@ -10,8 +10,8 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
 
-#include "csrc/aten/alias.h"
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/alias.h"
 
 // Scaled dot product attention in one kernel. PyTorch asks a stub whether the
 // device has one for these arguments; if not, it composes the operator of

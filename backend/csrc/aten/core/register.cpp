@@ -1,5 +1,5 @@
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/boxed.h"
 
 namespace openreg {
 

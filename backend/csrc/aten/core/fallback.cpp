@@ -1,4 +1,4 @@
-#include "csrc/aten/fallback.h"
+#include "csrc/aten/core/fallback.h"
 
 #include <algorithm>
 #include <mutex>
@@ -11,7 +11,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include "csrc/aten/arguments.h"
+#include "csrc/aten/core/arguments.h"
 
 namespace openreg {
 namespace {

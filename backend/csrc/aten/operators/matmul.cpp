@@ -3,8 +3,8 @@
 #include <ATen/ops/bmm_native.h>
 #include <ATen/ops/mm_native.h>
 
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/structured.h"
 
 namespace openreg {
 namespace {

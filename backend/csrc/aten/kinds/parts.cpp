@@ -1,4 +1,4 @@
-#include "csrc/aten/parts.h"
+#include "csrc/aten/kinds/parts.h"
 
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>

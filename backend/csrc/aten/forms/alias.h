@@ -12,7 +12,7 @@
 #include <c10/util/OptionalArrayRef.h>
 #include <c10/util/SmallVector.h>
 
-#include "csrc/aten/arguments.h"
+#include "csrc/aten/core/arguments.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/launch.h"
 

@@ -7,8 +7,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/COW.h>
 
-#include "csrc/aten/copy_elements.h"
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/copy_elements.h"
+#include "csrc/aten/core/kernels.h"
 #include "csrc/runtime/host_allocator.h"
 #include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"

@@ -1,4 +1,4 @@
-#include "csrc/aten/boxed.h"
+#include "csrc/aten/forms/boxed.h"
 
 #include <set>
 #include <string>
@@ -9,7 +9,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
-#include "csrc/aten/alias.h"
+#include "csrc/aten/forms/alias.h"
 #include "csrc/aten/forms/widen.h"
 #include "csrc/runtime/trace.h"
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 
-#include "csrc/aten/kernels.h"
+#include "csrc/aten/core/kernels.h"
 
 // Views only write metadata, so PyTorch's own kernels serve every device whose
 // tensors are plain TensorImpls; a backend registers them under its key.

@@ -2,9 +2,9 @@
 #include <ATen/ops/index_select_native.h>
 #include <ATen/ops/index_select_ops.h>
 
-#include "csrc/aten/boxed.h"
-#include "csrc/aten/kernels.h"
-#include "csrc/aten/structured.h"
+#include "csrc/aten/core/kernels.h"
+#include "csrc/aten/forms/boxed.h"
+#include "csrc/aten/forms/structured.h"
 
 // Two kernels that look at the values of an index. Whether one is in range is
 // known only when the kernel runs: the error that comes late.
