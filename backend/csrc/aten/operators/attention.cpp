@@ -141,7 +141,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
   // [attention-backward] Gradients of query, key and value.
   return run_on_aliases(
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-      query.device().index(),
+      common_device(grad, query, key, value, bias, output, logsumexp),
       [&](auto&& alias) {
         const auto [grad_query, grad_key, grad_value] =
             at::_scaled_dot_product_flash_attention_for_cpu_backward(
