@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
 
 import pytest
 import torch
 
 import torch_openreg._C as _C
 from _operators import ENTRIES, applies, by_the_book, probe
-from _probes import LazyClones
+from _probes import LazyClones, bytes_of
 from torch_openreg.openreg.testing import Gate
 
 lazy_clone = torch._lazy_clone
@@ -186,6 +188,106 @@ def test_the_codes_of_a_quantized_tensor_part() -> None:
     x.fill_(3)
     assert codes.tolist() == [1, 1, 1, 1]
     assert x.dequantize().tolist() == [3, 3, 3, 3]
+
+
+def on_device(*values: object, **options: Any) -> torch.Tensor:
+    return torch.tensor(values, device="openreg", **options)
+
+
+def quantized(part: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    codes = part(on_device([1, 2], [3, 4], dtype=torch.uint8))
+    x = torch._empty_affine_quantized(
+        (2, 2), scale=0.5, zero_point=0, dtype=torch.quint8, device="openreg"
+    )
+    return x.set_(codes.untyped_storage(), 0, (2, 2), (2, 1))
+
+
+# A tensor under each key, of parts that `part` may exchange.
+IN_PARTS: dict[str, Callable[..., torch.Tensor]] = {
+    "Sparse": lambda part: torch.sparse_coo_tensor(
+        part(on_device([0, 1], [0, 1])),
+        part(on_device(0.25, 0.5)),
+        (2, 2),
+        is_coalesced=True,
+    ),
+    "SparseCsr": lambda part: torch.sparse_csr_tensor(
+        part(on_device(0, 1, 2)),
+        part(on_device(0, 1)),
+        part(on_device(0.25, 0.5)),
+        (2, 2),
+    ),
+    "Quantized": quantized,
+}
+
+
+def writers(key: str) -> Iterator[Any]:
+    """Overloads with a kernel under this key that write an argument."""
+    registered = torch._C._dispatch_get_registrations_for_dispatch_key(key)
+    for name in sorted(registered):
+        space, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        op = getattr(getattr(torch.ops, space), packet)
+        op = getattr(op, overload or "default")
+        arguments = op._schema.arguments
+        if any(a.alias_info and a.alias_info.is_write for a in arguments):
+            yield op
+
+
+VALUES = {"int": 0, "float": 0.5, "number": 1, "bool": False, "List[int]": [0]}
+
+
+def arguments(op: Any, make: dict[str, Any]) -> tuple[list[Any], dict]:
+    """Something for each argument; `make` has what is for tensors."""
+    given, named = [], {}
+    for argument in op._schema.arguments:
+        kind = str(argument.type)
+        value = argument.default_value
+        if kind == "Tensor":
+            value = make[argument.name]()
+        elif not argument.has_default_value():
+            value = VALUES.get(kind)
+        if argument.kwarg_only:
+            named[argument.name] = value
+        else:
+            given.append(value)
+    return given, named
+
+
+@in_parts
+@pytest.mark.parametrize("clone_is_written", [True, False])
+@pytest.mark.parametrize("key", IN_PARTS)
+def test_all_that_writes_to_parts_writes_to_one_of_two(
+    key: str, clone_is_written: bool
+) -> None:
+    others: list[torch.Tensor] = []
+
+    def part(source: torch.Tensor) -> torch.Tensor:
+        clone = lazy_clone(source)
+        others.append(source if clone_is_written else clone)
+        return clone if clone_is_written else source
+
+    ways = (
+        lambda: IN_PARTS[key](part),
+        lambda: part(on_device([0.5, 0.5], [0.5, 0.5])),
+        lambda: torch.tensor(0.5),
+    )
+    asked = set()
+    for op in writers(f"{key}PrivateUse1"):
+        names = [
+            a.name for a in op._schema.arguments if str(a.type) == "Tensor"
+        ]
+        for chosen in product(ways, repeat=len(names)):
+            others.clear()
+            call = arguments(op, dict(zip(names, chosen, strict=True)))
+            before = [bytes_of(other) for other in others]
+            try:
+                op(*call[0], **call[1])
+            except (IndexError, RuntimeError):
+                continue  # not all go together, nor are all fit for this one
+            asked.add(op)
+            for other, old in zip(others, before, strict=True):
+                assert bytes_of(other).equal(old), op
+    assert len(asked) >= 34
 
 
 def test_running_statistics_part() -> None:
