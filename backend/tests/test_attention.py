@@ -171,3 +171,27 @@ def test_a_model_of_attention_learns_as_on_the_cpu() -> None:
         results.append([p.grad.cpu() for p in layer.parameters()])
     for one, two in zip(*results, strict=True):
         assert torch.equal(one, two)
+
+
+def test_the_backward_pass_takes_any_strides_and_one_device() -> None:
+    forward = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    q, k, v = (t.to("openreg") for t in inputs(lengths=(5, 6)))
+    output, *kept, seed, offset, _ = forward(q, k, v)
+    wanted = [True, True, True, False]
+    call = [torch.ones_like(output), q, k, v, None, wanted, output, *kept]
+    call += [0.0, False, seed, offset]
+    backward = (
+        torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward
+    )
+    expected = backward(*call)[:3]
+    for index, value in enumerate(call):
+        if not isinstance(value, torch.Tensor):
+            continue
+        other = [*call]
+        other[index] = value.to("openreg:1")
+        with pytest.raises(RuntimeError, match="on the same device"):
+            backward(*other)
+        if value.dim() > 1:
+            other[index] = torch.stack([value, value + 1], -1)[..., 0]
+            for got, grad in zip(backward(*other), expected, strict=False):
+                torch.testing.assert_close(got, grad)

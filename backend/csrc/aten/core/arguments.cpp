@@ -7,6 +7,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/MemoryOverlap.h>
+#include <c10/util/strides.h>
 
 #include "csrc/runtime/generator.h"
 
@@ -66,16 +67,15 @@ void check_same(
 }
 
 // Not every kernel minds the strides of its `out=`. Some write as if it were
-// contiguous: to the wrong places, and beyond it.
+// contiguous: to the wrong places, and beyond it. `tril` goes by the strides of
+// dimensions of one element, too, which PyTorch does not look at.
 bool is_strided_output(
     const c10::Argument& argument, const c10::IValue& value) {
-  if (!argument.is_out() || !value.isTensor()) {
-    return false;
-  }
-  const auto& tensor = value.toTensor();
+  const auto tensor =
+      argument.is_out() && value.isTensor() ? value.toTensor() : at::Tensor();
   return tensor.defined() &&
          tensor.key_set().has(c10::DispatchKey::PrivateUse1) &&
-         !tensor.is_contiguous();
+         tensor.strides() != c10::contiguous_strides(tensor.sizes());
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
 static bool wants_contiguous(const std::string& name) {
   static const std::set<std::string> names{
       "_embedding_bag",
+      "_embedding_bag_backward",
+      "_embedding_bag_dense_backward",
       "_embedding_bag_forward_only",
       "adaptive_max_pool3d_backward",
       "fractional_max_pool2d_backward",

@@ -129,16 +129,22 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     std::array<bool, 4> /*grad_input_mask*/,
     const Tensor& output,
     const Tensor& logsumexp,
-    const Tensor& /*cum_seq_q*/,
-    const Tensor& /*cum_seq_k*/,
+    const Tensor& cum_seq_q,
+    const Tensor& cum_seq_k,
     c10::SymInt /*max_q*/,
     c10::SymInt /*max_k*/,
     double dropout,
     bool is_causal,
-    const Tensor& /*philox_seed*/,
-    const Tensor& /*philox_offset*/,
+    const Tensor& philox_seed,
+    const Tensor& philox_offset,
     std::optional<double> scale) {
+  common_device(query, cum_seq_q, cum_seq_k, philox_seed, philox_offset);
   // [attention-backward] Gradients of query, key and value.
+  // The CPU's kernel takes the numbers of a row for neighbors.
+  const auto rows = [](const Tensor& tensor) {
+    return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
+  };
+  const auto q = rows(query), k = rows(key), v = rows(value), o = rows(output);
   return run_on_aliases(
       "aten::_scaled_dot_product_fused_attention_overrideable_backward",
       common_device(grad, query, key, value, bias, output, logsumexp),
@@ -146,10 +152,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
         const auto [grad_query, grad_key, grad_value] =
             at::_scaled_dot_product_flash_attention_for_cpu_backward(
                 alias(grad),
-                alias(query),
-                alias(key),
-                alias(value),
-                alias(output),
+                alias(q),
+                alias(k),
+                alias(v),
+                alias(o),
                 alias(logsumexp),
                 dropout,
                 is_causal,
