@@ -228,3 +228,17 @@ def test_memory_of_the_buffer_goes_back() -> None:
     assert torch.openreg.memory_allocated() > before
     del x, y
     assert torch.openreg.memory_allocated() == before
+
+
+@pytest.mark.parametrize("device", ["cpu", "openreg:0", "openreg:1"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_tensor_like_another_is_made_where_it_is_asked_for(
+    layout: torch.layout, device: str
+) -> None:
+    x = make("openreg:0", layout)
+    for like in (torch.empty_like, torch.zeros_like, torch.ones_like):
+        made = like(x, device=device)
+        assert made.device == torch.device(device)
+        assert made.layout == layout
+    for part, expected in zip(made.unbind(), PARTS, strict=True):
+        assert torch.equal(part.cpu(), torch.ones_like(expected))

@@ -129,6 +129,57 @@ def test_a_reducing_product_has_its_gradients(reduce) -> None:
     torch.testing.assert_close(*gradients)
 
 
+@pytest.mark.parametrize("device", ["cpu", "openreg:0", "openreg:1", "meta"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_tensor_like_another_is_made_where_it_is_asked_for(
+    layout: str, device: str
+) -> None:
+    host = LAYOUTS[layout](DENSE)
+    x = host.to("openreg:0")
+    full = () if layout == "COO" else (torch.ones_like, torch.randn_like)
+    for like in (torch.empty_like, torch.zeros_like, *full):
+        for source in (x, host):
+            made = like(source, device=device)
+            assert made.device == torch.device(device)
+            assert (made.layout, made.shape) == (x.layout, x.shape)
+            assert getattr(made, PARTS[layout][-1])().device == made.device
+    if full and device != "meta":
+        values = torch.ones_like(x, device=device).values().cpu()
+        assert torch.equal(values, torch.ones_like(host).values())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_sparse_tensor_of_the_device_is_not_pinned(layout: str) -> None:
+    x = LAYOUTS[layout](DENSE).to("openreg")
+    assert not x.is_pinned()
+    assert LAYOUTS[layout](DENSE).pin_memory().is_pinned()
+    for pin in (
+        x.pin_memory,
+        lambda: x.new_empty((2, 4), pin_memory=True),
+        lambda: torch.tril_indices(2, 2, pin_memory=True, device="openreg"),
+    ):
+        with pytest.raises(RuntimeError, match="dense CPU tensors can be pin"):
+            pin()
+
+
+@pytest.mark.proves("messages.tensors-of-one-device-and-the-name-of-another")
+@pytest.mark.parametrize("device", ["cpu", "openreg:1"])
+def test_parts_are_not_taken_for_those_of_another_device(device: str) -> None:
+    parts = torch.zeros(1, 1, dtype=torch.int64), torch.ones(1)
+    indices, values = (part.to("openreg:0") for part in parts)
+    make = torch.ops.aten._sparse_coo_tensor_with_dims_and_tensors
+    arguments = (1, 0, [2], indices, values)
+    with pytest.raises(RuntimeError) as refusal:
+        make(*arguments, layout=torch.sparse_coo, device=device)
+    assert str(refusal.value) == (
+        "openreg: 'aten::_sparse_coo_tensor_with_dims_and_tensors' got tensors "
+        f"on openreg:0 and device='{device}'; expected the same device. "
+        f"Move the tensors first, as x.to('{device}') does."
+    )
+    made = make(*arguments, layout=torch.sparse_coo, device="openreg:0")
+    assert made.to_dense().tolist() == [1, 0]
+
+
 def test_mixed_devices_are_refused() -> None:
     x = DENSE.to("openreg").to_sparse()
     with pytest.raises(RuntimeError, match="on the same device"):

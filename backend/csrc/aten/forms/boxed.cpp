@@ -30,6 +30,34 @@ bool packs(const c10::FunctionSchema& schema) {
 }
 // [/boxed-packs]
 
+// The kernel makes its results where its tensors are, in no special memory.
+// What is asked for and cannot be had is refused, not forgotten.
+void check_options(
+    const c10::FunctionSchema& schema,
+    c10::DeviceIndex device,
+    const c10::Argument& argument,
+    const c10::IValue& value) {
+  if (value.isBool()) {
+    TORCH_CHECK(
+        !value.toBool() || argument.name() != "pin_memory",
+        "Only dense CPU tensors can be pinned");
+  } else if (value.isDevice()) {
+    const auto asked = value.toDevice();
+    const c10::Device here(c10::kPrivateUse1, device);
+    TORCH_CHECK(
+        asked == here || (asked.is_privateuseone() && !asked.has_index()),
+        "openreg: '",
+        schema.name(),
+        "' got tensors on ",
+        here,
+        " and device='",
+        asked,
+        "'; expected the same device. Move the tensors first, as x.to('",
+        asked,
+        "') does.");
+  }
+}
+
 c10::IValue to_alias(
     Aliases& aliases,
     c10::DeviceIndex device,
@@ -54,6 +82,7 @@ c10::IValue to_alias(
                : aliases.alias(tensor, written);
   };
   // [boxed-argument] What takes an argument's place in the CPU's call.
+  check_options(schema, device, argument, value);
   if (value.isDevice()) {
     return c10::Device(c10::kCPU);
   }

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty_like_native.h>
 #include <ATen/ops/is_pinned_native.h>
 #include <ATen/ops/native_dropout_native.h>
+#include <ATen/ops/ones_like_native.h>
 #include <torch/library.h>
 
 #include "csrc/aten/core/kernels.h"
@@ -17,8 +18,9 @@
 namespace openreg {
 
 // [nested-register] Shapes stay on the host, copies may end there.
-// PyTorch's own functions do both. Dropout draws numbers, so it goes on to the
-// device's kernel for the buffer. The rest are alias kernels.
+// PyTorch's own functions do both, and make new tensors elsewhere. Dropout
+// draws numbers, so it goes on to the device's kernel for the buffer. The rest
+// are alias kernels.
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, library) {
   if (full_operator_set()) {
     using namespace at::native;
@@ -30,6 +32,7 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, library) {
     library.impl("copy_", &copy_nested_);
     library.impl("clone", &clone_nested);
     library.impl("empty_like", &empty_like_nested);
+    library.impl("ones_like", &ones_like);
     library.impl("_pin_memory", &_pin_memory_nested);
     library.impl("is_pinned", &is_pinned);
     library.impl("native_dropout", &native_dropout_nested);

@@ -1,6 +1,9 @@
+#include <ATen/ops/_pin_memory_native.h>
 #include <ATen/ops/_sparse_mm_reduce_impl.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/copy_sparse_to_sparse_native.h>
+#include <ATen/ops/empty_like_native.h>
+#include <ATen/ops/is_pinned_native.h>
 #include <torch/library.h>
 
 #include "csrc/aten/core/registry.h"
@@ -24,18 +27,27 @@ static std::tuple<at::Tensor, at::Tensor> mm_reduce(
 }
 
 // [sparse-register] The same kernels again, under the keys of the layouts.
-// A copy may have its other end on the host; PyTorch's own copies part by part.
+// Copies may have their other end on the host, and a tensor like another may be
+// made elsewhere. PyTorch's own functions do both, part by part.
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, library) {
   if (full_operator_set()) {
-    library.impl("copy_", &at::native::copy_sparse_wrapper_);
-    library.impl("copy_sparse_to_sparse_", &at::native::copy_sparse_);
+    using namespace at::native;
+    library.impl("copy_", &copy_sparse_wrapper_);
+    library.impl("copy_sparse_to_sparse_", &copy_sparse_);
+    library.impl("empty_like", &empty_like_sparse_coo);
+    library.impl("_pin_memory", &_pin_memory_sparse_coo);
+    library.impl("is_pinned", &is_pinned_sparse_coo);
     register_alias_kernels(library, "aten", c10::DispatchKey::SparseCPU);
   }
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, library) {
   if (full_operator_set()) {
-    library.impl("copy_", &at::native::copy_sparse_compressed_);
+    using namespace at::native;
+    library.impl("copy_", &copy_sparse_compressed_);
+    library.impl("empty_like", &empty_like_sparse_csr);
+    library.impl("_pin_memory", &_pin_memory_sparse_compressed);
+    library.impl("is_pinned", &is_pinned_sparse_compressed);
     library.impl("_sparse_mm_reduce_impl", &mm_reduce);
     register_alias_kernels(library, "aten", c10::DispatchKey::SparseCsrCPU);
   }
