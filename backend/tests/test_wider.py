@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves, tree_map
 
 import _rows
@@ -263,6 +264,52 @@ def test_no_kernel_of_the_cpu_is_named(name: str) -> None:
     says = f"^openreg: 'aten::{name}' is not implemented for '.*' on openreg:0$"
     with pytest.raises(NotImplementedError, match=says):
         LACKING[name]()
+
+
+# What a kernel says of the CPU in other words, and what the device says.
+SAYS_CPU = {
+    "topk of bool": (
+        lambda: made(torch.bool, 2).topk(1),
+        "^topk does not support bool dtypes on openreg:0$",
+    ),
+    "topk of complex": (
+        lambda: made(torch.complex64, 2).topk(1),
+        "^ *topk does not support complex dtypes on openreg:0$",
+    ),
+    "sort": (
+        lambda: made(torch.complex64, 2).sort(),
+        "^ *Sort does not support complex dtypes on openreg:0$",
+    ),
+    "embedding_bag": (
+        lambda: F.embedding_bag(
+            made(torch.int64, 1, 1), made(torch.bool, 2, 2), mode="sum"
+        ),
+        "but got openregBoolType instead",
+    ),
+    "sparse.mm": (
+        lambda: torch.sparse.mm(
+            made(torch.float32, 2, 2).to_sparse_csr(),
+            made(torch.bool, 2, 2),
+            "sum",
+        ),
+        "but got openregBoolType instead",
+    ),
+    "masked_scatter": (
+        lambda: made(torch.float32, 2).masked_scatter_(
+            made(torch.bool, 2, 2), made(torch.float32, 4)
+        ),
+        "openregBoolType",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("name", SAYS_CPU)
+def test_a_kernels_message_says_where_the_tensors_are(name: str) -> None:
+    call, says = SAYS_CPU[name]
+    with pytest.raises(RuntimeError, match=says) as refusal:
+        call()
+    assert "CPU" not in str(refusal.value)
 
 
 def test_a_refusal_names_the_operator_the_dtype_and_the_device() -> None:

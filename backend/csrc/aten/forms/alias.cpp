@@ -1,5 +1,7 @@
 #include "csrc/aten/forms/alias.h"
 
+#include <regex>
+
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -140,10 +142,11 @@ KernelScope::~KernelScope() {
 }
 
 // [alias-refusal] What a kernel refuses by its own name, refused by operator.
+// Where a message speaks of the CPU as of where the tensors are, it is
+// rewritten as well: "on CPU" and "CPUBoolType".
 void name_operator(
-    const c10::NotImplementedError& error,
-    std::string_view name,
-    c10::DeviceIndex device) {
+    const c10::Error& error, std::string_view name, c10::DeviceIndex device) {
+  const c10::Device here(c10::kPrivateUse1, device);
   const std::string refuses = "\" not implemented for ";
   const auto& said = error.msg();
   const auto found = said.find(refuses);
@@ -154,7 +157,12 @@ void name_operator(
       "' is not implemented for ",
       said.substr(found + refuses.size()),
       " on ",
-      c10::Device(c10::kPrivateUse1, device));
+      here);
+  auto says =
+      std::regex_replace(said, std::regex("\\bon CPU\\b"), "on " + here.str());
+  says = std::regex_replace(
+      says, std::regex("CPU(?=\\w+Type\\b)"), c10::get_privateuse1_backend());
+  TORCH_CHECK(says == said, says);
 }
 // [/alias-refusal]
 

@@ -79,11 +79,10 @@ T own(const T& value) {
   return value;
 }
 
-// Raises what a kernel refuses by its own name by that of the operator.
+// Raises what a kernel refuses by its own name by that of the operator, and by
+// the CPU's name by that of `device`. Any other error is left to the caller.
 void name_operator(
-    const c10::NotImplementedError& error,
-    std::string_view name,
-    c10::DeviceIndex device);
+    const c10::Error& error, std::string_view name, c10::DeviceIndex device);
 
 // Runs a kernel of the CPU's on this thread in its turn; what it allocates lies
 // on `memory`, or on the host for -1.
@@ -97,7 +96,7 @@ void run_kernel(
     const KernelScope scope(memory);
     try {
       kernel();
-    } catch (const c10::NotImplementedError& error) {
+    } catch (const c10::Error& error) {
       name_operator(error, name, device);
       throw;
     }
