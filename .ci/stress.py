@@ -51,7 +51,8 @@ def run_tests(mode: str | None, *arguments: str, label: str = "") -> bool:
         text=True,
     ) as process:
         for line in process.stdout or ():
-            print(label, line, end="", flush=True)
+            # One write: another suite may write between two.
+            print(f"{label} {line}", end="", flush=True)
     return process.returncode == 0
 
 
