@@ -138,7 +138,7 @@ def impersonal(text: str) -> str:
     text = re.sub(r"openreg(:\d)?", "cpu", text).replace("cpu:0", "cpu")
     text = NOT_TAKEN.sub(r"\2", text)
     text = re.sub(r"0x[0-9a-f]+|Value: .*", "...", text, flags=re.DOTALL)
-    return text.replace("PrivateUse1", "CPU")
+    return text.replace("PrivateUse1", "cpu").replace("CPU", "cpu")
 
 
 def ask(call: Callable[[Any], Any], arguments: Any, device: str) -> Outcome:

@@ -37,11 +37,11 @@ def outcome(call: Callable[[str], object], device: str) -> object:
     try:
         return describe(call(device))
     except (RuntimeError, NotImplementedError, IndexError, ValueError) as error:
-        # The CPU names its kernel, the device the operator.
+        # The CPU names its kernel and itself, the device the operator.
         text = re.sub(
             r"^(\"\w+\"|openreg: '\S+' is) (?=not imp)", "", str(error)
         )
-        return type(error), text.removesuffix(" on openreg:0")
+        return type(error), re.sub(" on (openreg:0|CPU)$", "", text)
 
 
 def compare(call: Callable[[str], object]) -> None:
