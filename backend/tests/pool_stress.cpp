@@ -27,7 +27,9 @@ orError_t count_and_create(orEvent_t* event, unsigned flags) {
 }  // namespace
 
 #define orEventCreate count_and_create
-#include "csrc/runtime/pool.cpp"
+#include "csrc/runtime/pool/pool.cpp"
+#include "csrc/runtime/pool/release.cpp"
+#include "csrc/runtime/pool/stats.cpp"
 #undef orEventCreate
 
 namespace {

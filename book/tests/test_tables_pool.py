@@ -12,9 +12,9 @@ from tables import pool
 
 
 def test_every_call_of_the_pool_has_one_row() -> None:
-    text = (
-        regions.ROOT / "backend" / "csrc" / "runtime" / "pool.cpp"
-    ).read_text()
+    folder = regions.ROOT / "backend" / "csrc" / "runtime" / "pool"
+    text = "\n".join(file.read_text() for file in folder.glob("*.cpp"))
+    text += (folder / "block.h").read_text()
     used = set(re.findall(r"\b(or[A-Z]\w+)\(|&(or[A-Z]\w+)", text))
     names = {name for pair in used for name in pair if name}
     assert names == {row.name for row in rows("pool.calls")}

@@ -12,7 +12,7 @@
 
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/host_allocator.h"
-#include "csrc/runtime/pool.h"
+#include "csrc/runtime/pool/pool.h"
 #include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
 

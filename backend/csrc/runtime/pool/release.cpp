@@ -1,0 +1,224 @@
+#include <algorithm>
+#include <utility>
+
+#include "csrc/runtime/pool/block.h"
+
+// Blocks that other streams use wait for them, and segments that nobody uses
+// go back to the device.
+
+namespace openreg {
+
+// Whether nothing is pending, but for a turn of this thread's own.
+static bool is_at_rest(orStream_t stream) {
+  return answered(orStreamQuery(stream)) == orSuccess;
+}
+
+// [release-record-stream] Its own stream needs no note, and another only one.
+bool Pool::record_stream(void* address, orStream_t stream) {
+  Lock lock(lock_);
+  Block* const block = live_block(address);
+  if (block == nullptr) {
+    return false;
+  }
+  auto& streams = block->streams;
+  if (stream != block->arena->stream &&
+      std::find(streams.begin(), streams.end(), stream) == streams.end()) {
+    streams.push_back(stream);
+  }
+  return true;
+}
+// [/release-record-stream]
+
+// [release-wait] A block waits for what its other streams have been given so far.
+void Pool::wait_for_streams(Block* block) {
+  block->state = Block::waiting;
+  add(block->kind, pool_waiting, 1);
+  add(block->kind, pool_waiting_bytes, block->bytes);
+  for (const auto stream : std::exchange(block->streams, {})) {
+    ++block->events;
+    waiting_[stream].push_back({record_event(stream), block});
+  }
+}
+
+void Pool::collect_waiting() {
+  for (auto entry = waiting_.begin(); entry != waiting_.end();) {
+    auto& [stream, queue] = *entry;
+    while (!queue.empty()) {
+      const auto [event, block] = queue.front();
+      const auto answer = event ? orEventQuery(event) : orStreamQuery(stream);
+      if (answer == orErrorNotReady) {
+        break;  // nor are those behind it
+      }
+      answered(answer);  // a device that has failed uses nothing any more
+      queue.pop_front();
+      if (event != nullptr) {
+        spare_events_[stream].push_back(event);
+      }
+      if (--block->events == 0) {
+        remove(block->kind, pool_waiting, 1);
+        remove(block->kind, pool_waiting_bytes, block->bytes);
+        take_back(block);
+      }
+    }
+    entry = queue.empty() ? waiting_.erase(entry) : std::next(entry);
+  }
+}
+// [/release-wait]
+
+// [release-record-event] NULL when the device cannot: a free must not fail.
+orEvent_t Pool::record_event(orStream_t stream) {
+  auto& spare = spare_events_[stream];
+  orEvent_t event = nullptr;
+  if (!spare.empty()) {
+    event = spare.back();
+    spare.pop_back();
+  } else {
+    int device = device_;
+    answered(orStreamGetDevice(stream, &device));
+    const OnDevice there(device);
+    if (answered(orEventCreate(&event, orEventDisableTiming)) != orSuccess) {
+      return nullptr;
+    }
+  }
+  if (answered(orEventRecord(event, stream)) != orSuccess) {
+    spare.push_back(event);
+    return nullptr;
+  }
+  return event;
+}
+// [/release-record-event]
+
+void Pool::release_cached() {
+  Lock lock(lock_);
+  release(lock, SIZE_MAX);
+}
+
+// With a threshold, the cache shrinks before the device is full.
+void Pool::collect_garbage(Lock& lock) {
+  const double most = options_.garbage_threshold * limit_;
+  const double excess = current(pool_reserved_bytes) - most;
+  if (most > 0 && excess > 0) {
+    release(lock, static_cast<size_t>(excess));
+  }
+}
+
+// [release-segments] Segments in which nothing is active go back to the device.
+// Their last work may still run, so it is waited for, and without the lock:
+// what it waits for may need another thread, which may need the pool.
+void Pool::release(Lock& lock, size_t enough) {
+  lock.unlock();
+  if (orThreadHasTurn()) {
+    release_in_turn(lock, enough);
+    return;
+  }
+  aside_([&] {
+    const std::lock_guard alone(release_mutex_);
+    lock.lock();
+    release_alone(lock, enough, /*may_wait=*/true);
+    lock.unlock();
+  });
+  lock.lock();
+}
+// [/release-segments]
+
+// [release-in-turn] Without a wait, only what is at rest can go.
+// Those that this thread would wait for may be waiting for its turn to end.
+void Pool::release_in_turn(Lock& lock, size_t enough) {
+  const std::unique_lock alone(release_mutex_, std::try_to_lock);
+  lock.lock();
+  if (alone) {
+    release_alone(lock, enough, /*may_wait=*/false);
+  }
+}
+// [/release-in-turn]
+
+// [release-alone] Detached first, so that nobody gets a block meanwhile.
+void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
+  if (!waiting_.empty()) {
+    if (may_wait) {
+      ++stats_.sync_all_streams;
+      wait_for_users(lock);
+    }
+    collect_waiting();
+  }
+  const auto unused = detach_unused(enough);
+  const bool done = !unused.empty() && may_wait && wait_for_device(lock);
+  std::vector<char*> segments;
+  for (Block* const block : unused) {
+    if (done || (!may_wait && is_at_rest(block->arena->stream))) {
+      // Forgotten first: once it is free, another thread may get the address.
+      segments.push_back(block->address);
+      forget_segment(block);
+    } else {
+      insert_free(block);
+    }
+  }
+  lock.unlock();
+  std::for_each(segments.begin(), segments.end(), &orFree);
+  lock.lock();
+}
+// [/release-alone]
+
+// [release-users] The streams that freed blocks wait for, of whatever device.
+void Pool::wait_for_users(Lock& lock) {
+  std::vector<orStream_t> streams;
+  for (const auto& [stream, queue] : waiting_) {
+    streams.push_back(stream);
+  }
+  lock.unlock();
+  for (const auto stream : streams) {
+    answered(orStreamSynchronize(stream));
+  }
+  lock.lock();
+}
+// [/release-users]
+
+bool Pool::wait_for_device(Lock& lock) {
+  lock.unlock();
+  orError_t error = orSuccess;
+  {
+    const OnDevice here(device_);
+    error = orDeviceSynchronize();
+  }
+  lock.lock();
+  return answered(error) == orSuccess;
+}
+
+// Takes unused segments out of circulation, those first that have been unused
+// for longest, until they make `enough` bytes.
+std::vector<Pool::Block*> Pool::detach_unused(size_t enough) {
+  std::vector<Block*> unused;
+  for (auto& [stream, arena] : arenas_) {
+    merge_quick(*arena);
+  }
+  for (auto& [address, block] : segments_) {
+    if (block->state == Block::idle && block->next == nullptr) {
+      unused.push_back(block);
+    }
+  }
+  std::stable_sort(unused.begin(), unused.end(), [](auto* a, auto* b) {
+    return a->freed_at < b->freed_at;
+  });
+  size_t bytes = 0;
+  size_t count = 0;
+  while (count < unused.size() && bytes < enough) {
+    bytes += unused[count]->bytes;
+    erase_free(unused[count++]);
+  }
+  unused.resize(count);
+  return unused;
+}
+
+void Pool::forget_segment(Block* block) {
+  remove(block->kind, pool_segment, 1);
+  remove(block->kind, pool_reserved_bytes, block->bytes);
+  if (block->bytes >= options_.max_split_bytes) {
+    stats_.oversize_segments.remove(1);
+  }
+  ++stats_.device_frees;
+  segments_.erase(block->address);
+  block_at(block->address) = nullptr;
+  delete block;
+}
+
+}  // namespace openreg
