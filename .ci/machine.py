@@ -1,7 +1,7 @@
 """What this machine lacks for the commands: noxfile.py and .ci/run ask.
 
-Called as a program, it prints the Debian packages that are missing. Any Python
-3 can run it, so that one which is too old is told so.
+Called as a program, it prints the Debian packages that are missing. Python 3.7
+can run it, so that one which is too old is told so.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def room(free: dict[str, float], chosen: bool) -> str:
 def full(*places: Path) -> str | None:
     """A sentence if a disk is full, which few programs say clearly."""
     for place in places:
-        if (free := shutil.disk_usage(place).free) < 32e6:
+        free = shutil.disk_usage(place).free
+        if free < 32e6:
             return (
                 f"The disk of {place} is full ({free / 1e6:.0f} MB are free): "
                 "make room and run this again."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,21 @@ def test_values_strides_and_random_numbers_are_the_cpus(mode: str) -> None:
     assert wrong == {}
     assert calls > 20
     assert "on the same device as the indexed tensor" in refusal
+
+
+HOST_READERS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import test_operators as tests
+
+for name in tests.HOST_BOUND:
+    tests.test_kernels_that_read_as_the_host_run_on_the_device(name)
+tests.test_a_range_that_grows_in_place_is_written_on_the_device()
+tests.test_operators_of_a_library_for_the_host_are_refused()
+"""
+
+
+def test_kernels_that_read_as_the_host_end_no_process() -> None:
+    """What the full set is asked by test_operators.py."""
+    folder = str(Path(__file__).parent)
+    _fresh.prints(HOST_READERS, folder, OPENREG_OPERATORS="minimal")

@@ -12,6 +12,7 @@
 #include <torch/library.h>
 
 #include "csrc/aten/core/arguments.h"
+#include "csrc/aten/core/kernels.h"
 
 namespace openreg {
 namespace {
@@ -253,6 +254,39 @@ void reset_fallback_counts() {
   state().calls.clear();
   state().warned.clear();
 }
+
+// [fallback-host-library] FBGEMM is a library for the host alone.
+// Its operators have one kernel for all devices, which follows data pointers
+// and packs weights into objects of the host's.
+static void refuse_host_library(
+    const c10::OperatorHandle& op, torch::jit::Stack*) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false,
+      "openreg: '",
+      op.schema().name(),
+      "' calls FBGEMM, which needs host tensors. Copy its arguments first, as "
+      "x.cpu() does.");
+}
+
+void register_refusals(torch::Library& library) {
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (name.name.starts_with("aten::fbgemm_")) {
+      library.impl(
+          c10::toString(name).substr(sizeof("aten::") - 1).c_str(),
+          torch::CppFunction::makeFromBoxedFunction<&refuse_host_library>());
+    }
+  }
+}
+// [/fallback-host-library]
+
+// [fallback-host-readers] The fallback where PyTorch has a kernel for all.
+// On copies it may follow its pointers.
+void register_host_readers(torch::Library& library) {
+  for (const char* const name : host_readers) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  }
+}
+// [/fallback-host-readers]
 
 // [fallback-register] One fallback for every namespace and operator.
 TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {

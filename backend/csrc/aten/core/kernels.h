@@ -15,6 +15,9 @@ void register_copies(torch::Library& library);
 void register_stream_use(torch::Library& library);
 void register_dropout(torch::Library& library);
 
+// Refusals of what works with the host's tensors alone.
+void register_refusals(torch::Library& library);
+
 // [kernels-minimal] The minimal set, of which the minimal build is made.
 inline void register_minimal_set(torch::Library& library) {
   register_factories(library);
@@ -22,8 +25,20 @@ inline void register_minimal_set(torch::Library& library) {
   register_copies(library);
   register_stream_use(library);
   register_dropout(library);
+  register_refusals(library);
 }
 // [/kernels-minimal]
+
+// Operators whose one kernel for all devices follows data pointers as only the
+// host may, or asks for the CPU by name.
+inline constexpr const char* host_readers[] = {
+    "range.out_",
+    "_batch_norm_no_update",
+    "_saturate_weight_to_fp16",
+    "choose_qparams_optimized"};
+
+// The copying fallback for them, where there are no alias kernels.
+void register_host_readers(torch::Library& library);
 
 // What PyTorch asks a backend to write itself.
 void register_zero_tensor(torch::Library& library);

@@ -24,6 +24,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
     // Last, because it fills in what has no kernel yet.
     register_alias_kernels(library, "aten", c10::DispatchKey::CPU);
     register_host_bound(library);
+  } else {
+    register_host_readers(library);
   }
 }
 // [/register-aten]

@@ -9,6 +9,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/alias.h"
 #include "csrc/aten/forms/widen.h"
 #include "csrc/runtime/trace.h"
@@ -205,32 +206,9 @@ void register_alias_kernels(
 }
 // [/boxed-register]
 
-// [boxed-host-library] FBGEMM is a library for the host alone.
-// Its operators have one kernel for all devices, which follows data pointers
-// and packs weights into objects of the host's.
-static void refuse_host_library(const c10::OperatorHandle& op, Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false,
-      "openreg: '",
-      op.schema().name(),
-      "' calls FBGEMM, which needs host tensors. Copy its arguments first, as "
-      "x.cpu() does.");
-}
-
-static void register_refusals(torch::Library& library) {
-  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {
-    if (name.name.starts_with("aten::fbgemm_")) {
-      library.impl(
-          c10::toString(name).substr(sizeof("aten::") - 1).c_str(),
-          torch::CppFunction::makeFromBoxedFunction<&refuse_host_library>());
-    }
-  }
-}
-// [/boxed-host-library]
-
 // [boxed-host-bound] One kernel for all devices, which is the CPU's.
-// It knows the CPU's name only, follows data pointers as the host may, or, as
-// in `addr_`, needs the CPU's own to see that its result is an argument.
+// It knows the CPU's name only or, as in `addr_`, needs the CPU's own to see
+// that its result is an argument; or it reads as only the host may.
 void register_host_bound(torch::Library& library) {
   for (const char* const name :
        {"addr_",
@@ -241,14 +219,12 @@ void register_host_bound(torch::Library& library) {
         "ldexp_",
         "kaiser_window",
         "kaiser_window.periodic",
-        "kaiser_window.beta",
-        "range.out_",
-        "_batch_norm_no_update",
-        "_saturate_weight_to_fp16",
-        "choose_qparams_optimized"}) {
+        "kaiser_window.beta"}) {
     register_alias_kernel(library, name, c10::DispatchKey::CPU);
   }
-  register_refusals(library);
+  for (const char* const name : host_readers) {
+    register_alias_kernel(library, name, c10::DispatchKey::CPU);
+  }
 }
 // [/boxed-host-bound]
 
