@@ -18,9 +18,12 @@ const char* name_of(const c10::OperatorHandle& op);
 // The same of a class of at::_ops, whose schema begins with the name.
 template <typename Op>
 constexpr auto letters = [] {
+  constexpr std::string_view space = "aten::";
   constexpr std::string_view schema = Op::schema_str;
-  std::array<char, sizeof("aten::") + schema.find('(')> name{"aten::"};
-  std::ranges::copy_n(schema.begin(), schema.find('('), name.begin() + 6);
+  constexpr auto length = schema.find('(');
+  std::array<char, space.size() + length + 1> name{};
+  std::ranges::copy(space, name.begin());
+  std::ranges::copy_n(schema.begin(), length, name.begin() + space.size());
   return name;
 }();
 template <typename Op>
