@@ -145,7 +145,7 @@ size_t Pool::free(void* address) noexcept {
 // [/pool-free]
 
 // [pool-take-back] Free, but not joined: it may be wanted again at once.
-inline void Pool::take_back(Block* block) {
+void Pool::take_back(Block* block) {
   block->freed_at = clock_;
   if (block->bytes >= options_.max_split_bytes) [[unlikely]] {
     merge(block);
