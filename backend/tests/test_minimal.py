@@ -11,7 +11,7 @@ import pytest
 import _rows
 import everyday
 import noxfile
-from _fresh import prints, run, without
+from _fresh import omit_library, prints, run, without
 
 pytestmark = pytest.mark.one_mode
 
@@ -91,6 +91,12 @@ def test_leaving_out_what_nobody_registers_is_noticed() -> None:
 def test_pytorch_keeps_its_kernels_of_the_same_name() -> None:
     code = "import torch; print(torch.ones(4).view(2, 2).shape)"
     assert prints(code, **without("view")) == "torch.Size([2, 2])\n"
+
+
+def test_without_a_name_every_kernel_is_registered() -> None:
+    code = "import torch; print(torch.ones(4, device='openreg').view(2, 2)[1])"
+    settings = {"LD_PRELOAD": omit_library(), "OPENREG_OPERATORS": "minimal"}
+    assert prints(code, **settings) == "tensor([1., 1.], device='openreg:0')\n"
 
 
 def listed() -> set[str]:

@@ -278,8 +278,9 @@ def test_a_dead_link_is_named(tmp_path: Path) -> None:
 
 
 LOADS = [
-    *('<script src="{}"></script>', '<img src="{}">', '<iframe src="{}">'),
-    *('<source src="{}">', '<link rel="stylesheet" href="{}">'),
+    *('<script src="{}"></script>', '<iframe src="{}"></iframe>'),
+    *('<img src="{}">', '<source src="{}">'),
+    '<link rel="stylesheet" href="{}">',
     '<link rel="shortcut icon" href="{}">',
 ]
 STYLES = {
