@@ -139,4 +139,21 @@ inline Pool::Block* Pool::live_block(const void* address) {
 }
 // [/block-at]
 
+// [block-take-back] Free, but not joined: it may be wanted again at once.
+inline void Pool::take_back(Block* block) {
+  block->freed_at = clock_;
+  if (block->bytes >= options_.max_split_bytes) [[unlikely]] {
+    merge(block);
+    return;
+  }
+  Block*& top = block->arena->quick_list(block->bytes);
+  if (top != nullptr && top->bytes != block->bytes) [[unlikely]] {
+    merge_list(top);  // Another size had the slot.
+  }
+  block->state = Block::quick;
+  block->below = std::exchange(top, block);
+  add_free(*block);
+}
+// [/block-take-back]
+
 }  // namespace openreg

@@ -144,23 +144,6 @@ size_t Pool::free(void* address) noexcept {
 }
 // [/pool-free]
 
-// [pool-take-back] Free, but not joined: it may be wanted again at once.
-void Pool::take_back(Block* block) {
-  block->freed_at = clock_;
-  if (block->bytes >= options_.max_split_bytes) [[unlikely]] {
-    merge(block);
-    return;
-  }
-  Block*& top = block->arena->quick_list(block->bytes);
-  if (top != nullptr && top->bytes != block->bytes) [[unlikely]] {
-    merge_list(top);  // Another size had the slot.
-  }
-  block->state = Block::quick;
-  block->below = std::exchange(top, block);
-  add_free(*block);
-}
-// [/pool-take-back]
-
 // [pool-merge] Joined with its neighbours, a block can serve larger requests.
 void Pool::merge(Block* block) {
   block->state = Block::idle;
