@@ -87,6 +87,7 @@ c10::DeviceAllocator* device_allocator() {
   return allocator;
 }
 
+// [allocator-direct] Each tensor's memory comes from the device and goes back there.
 void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
@@ -116,6 +117,7 @@ c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
   void* const address = pool_allocate(device, bytes);
   return {address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
 }
+// [/allocator-direct]
 
 double memory_fraction(c10::DeviceIndex device) {
   check_device(device);

@@ -23,7 +23,9 @@ at::Tensor marked_as(const at::Tensor& host, const at::Tensor& device) {
   return host;
 }
 
-// In one piece, from the first element in memory to the last.
+// [copy-elements-host] Elements come in one piece, and go one by one.
+// The piece reaches from the first element in memory to the last. What lies
+// between those that are written may be written by others meanwhile.
 at::Tensor read(const at::Tensor& src) {
   const auto count = static_cast<int64_t>(
       at::detail::computeStorageNbytes(src.sizes(), src.strides(), 1));
@@ -32,7 +34,6 @@ at::Tensor read(const at::Tensor& src) {
   return marked_as(piece.as_strided(src.sizes(), src.strides(), 0), src);
 }
 
-// Piece by piece: what lies between them may be written by others meanwhile.
 void write(const at::Tensor& values, const at::Tensor& dst) {
   if (dst.is_non_overlapping_and_dense()) {
     const auto piece =
@@ -45,6 +46,7 @@ void write(const at::Tensor& values, const at::Tensor& dst) {
     }
   }
 }
+// [/copy-elements-host]
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 namespace openreg {
 namespace {
 
+// [random-composed] Dropout made of an operator that asks the device's generator.
 std::tuple<at::Tensor, at::Tensor> native_dropout(
     const at::Tensor& input, double p, std::optional<bool> train) {
   if (!train.value_or(true)) {
@@ -23,6 +24,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
   auto mask = noise.to(at::kBool);
   return {input * noise.div_(1 - p), std::move(mask)};
 }
+// [/random-composed]
 
 }  // namespace
 
