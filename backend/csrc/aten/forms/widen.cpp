@@ -1,7 +1,10 @@
 #include "csrc/aten/forms/widen.h"
 
 #include <algorithm>
+#include <ranges>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -49,12 +52,22 @@ const std::vector<Widening>& widenings() {
 }
 // [/widen-table]
 
-// Of "aten::acos_" the table has "acos".
-bool names(const Widening& widening, std::string_view name) {
+// The rows for an operator. Of "aten::acos_" the table has "acos".
+auto rows_of(std::string_view name) {
+  using Rows = std::unordered_multimap<std::string_view, const Widening*>;
+  static const auto* const rows = [] {
+    auto* const by_name = new Rows;
+    for (const auto& row : widenings()) {
+      for (const auto word : std::views::split(row.operators, ' ')) {
+        by_name->emplace(std::string_view(word.begin(), word.end()), &row);
+      }
+    }
+    return by_name;
+  }();
   name.remove_prefix(name.rfind(':') + 1);
   name.remove_suffix(name.ends_with('_') ? 1 : 0);
-  const auto word = " " + std::string(name) + " ";
-  return widening.operators.find(word) != std::string::npos;
+  const auto [first, last] = rows->equal_range(name);
+  return std::ranges::subrange(first, last);
 }
 
 // The dtype that a kernel would compute in. One that is asked for is not ours
@@ -127,17 +140,16 @@ void call_in(
 }  // namespace
 
 bool lacks_dtypes(std::string_view name) {
-  return std::ranges::any_of(
-      widenings(), [&](const auto& widening) { return names(widening, name); });
+  return !rows_of(name).empty();
 }
 
 void call_widened(const c10::OperatorHandle& op, Stack* stack) {
   const auto& schema = op.schema();
-  const auto narrow =
-      common_dtype(schema, torch::jit::last(*stack, schema.arguments().size()));
-  for (const auto& widening : widenings()) {
-    if (widening.lacks.count(narrow) != 0 && names(widening, schema.name())) {
-      return call_in(widening.has, c10::toRealValueType(narrow), op, stack);
+  for (const auto& [name, row] : rows_of(schema.name())) {
+    const auto narrow = common_dtype(
+        schema, torch::jit::last(*stack, schema.arguments().size()));
+    if (row->lacks.count(narrow) != 0) {
+      return call_in(row->has, c10::toRealValueType(narrow), op, stack);
     }
   }
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
