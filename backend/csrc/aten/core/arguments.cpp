@@ -81,11 +81,7 @@ bool is_strided_output(
 }  // namespace
 
 // [arguments-devices] Two devices in one call are an error, as everywhere.
-void CommonDevice::check() const {
-  check_same(device_, cpu_tensor_);
-}
-
-void CommonDevice::add(const at::Tensor& tensor) {
+void CommonDevice::add(const at::Tensor& tensor, bool written) {
   if (!tensor.defined()) {
     return;
   }
@@ -93,18 +89,10 @@ void CommonDevice::add(const at::Tensor& tensor) {
   if (C10_LIKELY(device.is_privateuseone())) {
     check_same(device_, device);
     device_ = device;
-  } else if (tensor.dim() != 0 || !device.is_cpu()) {
-    cpu_tensor_ = device;
+  } else if (tensor.dim() != 0 || !device.is_cpu() || written) {
+    elsewhere_ = device;
   }
-  check();
-}
-
-void CommonDevice::add_output(const at::Tensor& tensor) {
-  add(tensor);
-  if (tensor.defined() && !tensor.device().is_privateuseone()) {
-    cpu_tensor_ = tensor.device();
-    check();
-  }
+  check_same(device_, elsewhere_);
 }
 // [/arguments-devices]
 
@@ -132,14 +120,11 @@ c10::DeviceIndex device_of_call(
   CommonDevice common;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto& argument = schema.arguments()[i];
-    const bool output = writes(schema, argument);
+    const bool written = writes(schema, argument);
     for_each_tensor(arguments[i], [&](const at::Tensor& tensor) {
-      if (output) {
-        common.add_output(tensor);
-      } else if (
-          tensor.is_privateuseone() || !may_be_on_cpu(schema, argument)) {
+      if (tensor.is_privateuseone() || !may_be_on_cpu(schema, argument)) {
         check_index(schema, argument, arguments[0], tensor);
-        common.add(tensor);
+        common.add(tensor, written);
       }
     });
   }

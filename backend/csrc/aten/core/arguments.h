@@ -20,18 +20,16 @@ namespace openreg {
 class CommonDevice {
  public:
   // A 0-dim CPU tensor may accompany device tensors; it is read as a number.
-  void add(const at::Tensor& tensor);
-  // As `add`, for an argument that the operator writes.
-  void add_output(const at::Tensor& tensor);
+  // One that the operator writes may not.
+  void add(const at::Tensor& tensor, bool written = false);
   // -1 when no device tensor was added.
   c10::DeviceIndex index() const {
     return device_.has_value() ? device_->index() : c10::DeviceIndex{-1};
   }
 
  private:
-  void check() const;
   std::optional<c10::Device> device_;
-  std::optional<c10::Device> cpu_tensor_;
+  std::optional<c10::Device> elsewhere_;
 };
 
 // The device of the tensors among these arguments, or -1.
