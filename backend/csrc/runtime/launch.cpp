@@ -35,24 +35,21 @@ void release(void* args) noexcept {
 
 }  // namespace
 
-// [launch-enqueue-work] An error now is the kernel's own; later, the device's.
-void enqueue_work(
-    c10::DeviceIndex device,
-    const char* name,
-    std::unique_ptr<QueuedWork> work) {
-  const orStream_t stream = current_stream(device);
+// [launch-queued] An error now is the kernel's own; later, the device's.
+void hand_to_stream(const Call& call, std::unique_ptr<QueuedWork> work) {
   work->threads = at::get_num_threads();
   raised = nullptr;
   const orError_t error = without_interpreter_lock([&] {
-    return orLaunchKernel(stream, name, &run, work.release(), &release);
+    return orLaunchKernel(
+        call.stream, call.name, &run, work.release(), &release);
   });
   if (error != orSuccess) {
     if (raised) {
       std::rethrow_exception(std::exchange(raised, nullptr));
     }
-    raise_error(error, name);
+    raise_error(error, call.name);
   }
 }
-// [/launch-enqueue-work]
+// [/launch-queued]
 
 }  // namespace openreg

@@ -9,8 +9,7 @@
 
 namespace openreg {
 
-// Of one that nobody named.
-constinit thread_local const char* LoopOf::current = "loop";
+constinit thread_local const Call* LoopOf::current = nullptr;
 
 // [trace-operator] A trace keeps names, so an operator may be gone by then.
 const char* name_of(const c10::OperatorHandle& op) {

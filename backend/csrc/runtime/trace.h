@@ -7,6 +7,8 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "csrc/runtime/launch.h"
+
 // Operators' names, as traces and errors have them.
 
 namespace openreg {
@@ -34,15 +36,15 @@ constexpr std::string_view short_name(
     letters<Op>.data() + sizeof("aten::") - 1,
     letters<Op>.size() - sizeof("aten::"));
 
-// [trace-loop] The operator whose loop this thread runs.
+// [trace-loop] The call whose loop this thread runs, or NULL.
 // One loop serves several operators, and PyTorch does not tell it which.
 struct LoopOf {
-  explicit LoopOf(const char* name) : outer(std::exchange(current, name)) {}
+  explicit LoopOf(const Call& call) : outer(std::exchange(current, &call)) {}
   ~LoopOf() {
     current = outer;
   }
-  const char* const outer;
-  static constinit thread_local const char* current
+  const Call* const outer;
+  static constinit thread_local const Call* current
       __attribute__((tls_model("initial-exec")));
 };
 // [/trace-loop]

@@ -12,7 +12,8 @@ extern "C" __attribute__((visibility("default"))) bool scale(
     return false;
   }
   float* const values = openreg::to_kernel(data);
-  openreg::enqueue(openreg::device_of(data), "extension::scale", [=] {
+  const openreg::Call call(openreg::device_of(data), "extension::scale");
+  openreg::launch(call, openreg::Runs::kQueued, [=] {
     for (int64_t i = 0; i < count; ++i) {
       values[i] *= factor;
     }

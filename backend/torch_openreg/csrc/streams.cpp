@@ -44,7 +44,7 @@ void wait_value(
 
 // A kernel on the current stream that takes its time and no CPU.
 void sleep(int64_t device, int64_t milliseconds) {
-  enqueue(to_index(device), "sleep", [milliseconds] {
+  launch({to_index(device), "sleep"}, Runs::kQueued, [milliseconds] {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   });
 }

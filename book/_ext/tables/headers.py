@@ -92,7 +92,7 @@ def declarations(code: str) -> list[str]:
             start = i + 1
     assert not code[start:].strip(), code[start:]
     return [
-        re.sub("OPENREG_(?:EXPORT|API) ", "", declared)
+        re.sub("OPENREG_(?:EXPORT|API) |C10_ALWAYS_INLINE ", "", declared)
         for declared in found
         if OFFERED.match(declared)
     ]
@@ -166,11 +166,14 @@ def directive(declared: str) -> tuple[str, str]:
     if flat.startswith("#define"):
         return f"c:macro:: {flat.removeprefix('#define ')}", ""
     if "{" in flat:
-        found = re.match(r"(typedef )?(struct|class|enum)\b *(\w*)", flat)
+        found = re.match(
+            r"(typedef )?(struct|class|enum(?: class)?) *(\w*)", flat
+        )
         assert found is not None, flat
         if not found[3]:  # constants
             return "", declared
-        return f"{'c' if found[1] else 'cpp'}:{found[2]}:: {found[3]}", declared
+        kind = found[2].replace(" ", "-")
+        return f"{'c' if found[1] else 'cpp'}:{kind}:: {found[3]}", declared
     if flat.startswith("typedef"):
         return f"c:type:: {flat.removeprefix('typedef ')}", ""
     kind = "function" if "(" in flat else "var"

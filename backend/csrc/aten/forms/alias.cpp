@@ -11,8 +11,8 @@
 namespace openreg {
 namespace {
 
-// The device whose kernel this thread runs, or -1.
-thread_local c10::DeviceIndex kernel_device = -1;
+// Where the kernel that this thread runs allocates.
+thread_local c10::DeviceIndex kernel_memory = host_memory;
 
 bool is_kernel_address(const void* address) {
   return address != nullptr && is_device_address(to_device(address));
@@ -41,8 +41,9 @@ struct KernelAllocator final : c10::Allocator {
   c10::Allocator* const host = c10::GetDefaultCPUAllocator();
 
   c10::DataPtr allocate(size_t bytes) override {
-    void* const address =
-        kernel_device < 0 ? nullptr : allocate_in_turn(kernel_device, bytes);
+    void* const address = kernel_memory == host_memory
+                              ? nullptr
+                              : allocate_in_turn(kernel_memory, bytes);
     if (address == nullptr) {
       return host->allocate(bytes);
     }
@@ -133,12 +134,12 @@ at::Tensor own(const at::Tensor& tensor) {
   return result;
 }
 
-KernelScope::KernelScope(c10::DeviceIndex device)
-    : previous_(std::exchange(kernel_device, device)),
+KernelScope::KernelScope(c10::DeviceIndex memory)
+    : previous_(std::exchange(kernel_memory, memory)),
       below_autograd_(above_kernels) {}
 
 KernelScope::~KernelScope() {
-  kernel_device = previous_;
+  kernel_memory = previous_;
 }
 
 // [alias-refusal] What a kernel refuses by its own name, refused by operator.
@@ -201,14 +202,14 @@ at::Tensor Aliases::alias(const at::Tensor& tensor, bool written) {
     return known->alias;
   }
   const auto part = [&](const at::Tensor& t) { return alias(t, written); };
-  auto made = has_parts(tensor) ? make_of_parts(tensor, c10::kCPU, part)
-                                : make_view(
-                                      shadow_of(tensor.storage(), written),
-                                      c10::DispatchKey::CPU,
-                                      tensor);
+  auto result = has_parts(tensor) ? make_of_parts(tensor, c10::kCPU, part)
+                                  : make_view(
+                                        shadow_of(tensor.storage(), written),
+                                        c10::DispatchKey::CPU,
+                                        tensor);
   if (known == nullptr) {
-    tensors_.push_back({tensor, made, written});
-    return made;
+    tensors_.push_back({tensor, result, written});
+    return result;
   }
   auto& pair = *find(tensor);
   pair.written = true;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -8,13 +9,16 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/OptionalArrayRef.h>
 #include <c10/util/SmallVector.h>
+#include <torch/library.h>
 
 #include "csrc/aten/core/arguments.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/launch.h"
+#include "csrc/runtime/trace.h"
 
 // ATen's CPU kernels are the emulated device's kernel library. They run in
 // device memory: an alias is a CPU tensor over a device tensor's bytes, at the
@@ -22,13 +26,15 @@
 
 namespace openreg {
 
-// [alias-scope] While this lives, the thread runs a kernel of `device`.
-// CPU tensors that the kernel makes lie in device memory, unless `device` is
-// -1, and the operators that it calls on its aliases pass autograd and
-// autocast by.
+// In the place of a device, where a kernel's memory shall be the host's.
+constexpr c10::DeviceIndex host_memory = -1;
+
+// [alias-scope] While this lives, the thread runs a kernel.
+// CPU tensors that the kernel makes lie on the device `memory`, or on the host,
+// and the operators that it calls on its aliases pass autograd and autocast by.
 class KernelScope {
  public:
-  explicit KernelScope(c10::DeviceIndex device);
+  explicit KernelScope(c10::DeviceIndex memory);
   ~KernelScope();
   KernelScope(const KernelScope&) = delete;
   KernelScope& operator=(const KernelScope&) = delete;
@@ -60,14 +66,10 @@ inline std::vector<int64_t> own(at::IntArrayRef sizes) {
   return sizes.vec();
 }
 // [/alias-own]
-struct OwnedSizes {
-  std::optional<std::vector<int64_t>> sizes;
-  operator at::OptionalIntArrayRef() const {
-    return sizes.has_value() ? at::OptionalIntArrayRef(*sizes) : std::nullopt;
-  }
-};
-inline OwnedSizes own(at::OptionalIntArrayRef sizes) {
-  return {sizes.has_value() ? std::optional(sizes->vec()) : std::nullopt};
+inline c10::OptionalArray<int64_t> own(at::OptionalIntArrayRef sizes) {
+  c10::OptionalArray<int64_t> owned;
+  owned = sizes;
+  return owned;
 }
 
 template <typename T>
@@ -84,49 +86,40 @@ T own(const T& value) {
 void name_operator(
     const c10::Error& error, std::string_view name, c10::DeviceIndex device);
 
-// Runs a kernel of the CPU's on this thread in its turn; what it allocates lies
-// on `memory`, or on the host for -1.
+// A kernel of the CPU's, made one of the device's that takes its turn.
 template <typename Kernel>
-void run_kernel(
-    const char* name,
-    c10::DeviceIndex device,
-    c10::DeviceIndex memory,
-    Kernel&& kernel) {
-  launch(device, name, [&] {
+auto in_scope(const Call& call, c10::DeviceIndex memory, Kernel&& kernel) {
+  return [&call, memory, &kernel] {
     const KernelScope scope(memory);
     try {
       kernel();
     } catch (const c10::Error& error) {
-      name_operator(error, name, device);
+      name_operator(error, call.name, call.device);
       throw;
     }
-  });
+  };
 }
 
-// [alias-run-or-queue] With its result made, a kernel runs here or is queued.
-// kernel(args...) runs here if the stream is idle or `sure` is false, else when
-// the stream comes to it. `sure` says that the kernel cannot refuse what it
-// got: an error must come at the call. What it still allocates is workspace,
-// and host memory on either thread: a worker may not allocate on the device,
-// and no launch mode shall need more memory than another.
+// [alias-launch] Launches a kernel that writes into its arguments.
+// What may be queued still runs here if the stream is idle. What the kernel
+// allocates is workspace, and host memory on either thread: a worker may not
+// allocate on the device, and no launch mode shall need more memory than
+// another.
 template <typename Kernel, typename... Args>
-void run_or_queue(
-    bool sure,
-    c10::DeviceIndex device,
-    const char* name,
-    Kernel kernel,
-    const Args&... args) {
-  if (!sure || runs_inline(device)) {
+void launch_on_aliases(
+    const Call& call, Runs runs, Kernel kernel, const Args&... args) {
+  if (runs == Runs::kInTurn || call.runs_inline()) {
     auto borrowed = std::make_tuple(borrow(args)...);
-    run_kernel(name, device, -1, [&] { std::apply(kernel, borrowed); });
+    const auto run = [&] { std::apply(kernel, borrowed); };
+    launch(call, Runs::kInTurn, in_scope(call, host_memory, run));
   } else {
-    enqueue(device, name, [kernel, ... owned = own(args)]() mutable {
-      const KernelScope scope(-1);
+    launch(call, runs, [kernel, ... owned = own(args)]() mutable {
+      const KernelScope scope(host_memory);
       kernel(owned...);
     });
   }
 }
-// [/alias-run-or-queue]
+// [/alias-launch]
 
 // The aliases of one kernel call that takes its turn.
 class Aliases {
@@ -167,18 +160,26 @@ class Aliases {
   c10::SmallVector<TensorPair, 6> tensors_;
 };
 
-// [alias-run] How a kernel with a signature runs on aliases.
-// `kernel` gets a function from device tensor to alias and returns the result
-// on aliases, a tensor or a tuple of tensors; those come back on the device.
-template <typename Kernel>
-auto run_on_aliases(
-    const char* name, c10::DeviceIndex device, Kernel&& kernel) {
-  Aliases aliases(device);
-  const auto alias = [&](const at::Tensor& tensor) {
-    return aliases.alias(tensor);
-  };
-  decltype(kernel(alias)) result;
-  run_kernel(name, device, device, [&] { result = kernel(alias); });
+// An argument as a kernel gets it: with an alias in the place of a tensor.
+template <typename T>
+decltype(auto) alias_in(Aliases& aliases, const T& value) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    return aliases.alias(value);
+  } else if constexpr (std::is_same_v<T, std::optional<at::Tensor>>) {
+    return value.has_value() ? std::optional(aliases.alias(*value)) : value;
+  } else {
+    return (value);
+  }
+}
+
+// [alias-results] Launches a kernel that makes its results, so in its turn.
+// They are a tensor or a tuple of tensors, and come back on the device.
+template <typename Kernel, typename... Args>
+auto launch_on_aliases(const Call& call, Kernel kernel, const Args&... args) {
+  Aliases aliases(call.device);
+  std::invoke_result_t<Kernel, const Args&...> result;
+  const auto run = [&] { result = kernel(alias_in(aliases, args)...); };
+  launch(call, Runs::kInTurn, in_scope(call, call.device, run));
   if constexpr (std::is_same_v<decltype(result), at::Tensor>) {
     return aliases.adopt(result);
   } else {
@@ -189,6 +190,29 @@ auto run_on_aliases(
         result);
   }
 }
-// [/alias-run]
+// [/alias-results]
+
+// [alias-function] An operator, as a function computes it on aliases.
+template <typename Op, auto function>
+struct OnAliases;
+
+template <
+    typename Op,
+    typename Result,
+    typename... Args,
+    Result (*function)(Args...)>
+struct OnAliases<Op, function> {
+  static Result call(Args... args) {
+    const Call call(common_device(args...), full_name<Op>);
+    return launch_on_aliases(call, function, args...);
+  }
+};
+// [/alias-function]
+
+template <typename Op, auto function>
+void register_on_aliases(torch::Library& library) {
+  library.impl(
+      std::string(short_name<Op>).c_str(), &OnAliases<Op, function>::call);
+}
 
 }  // namespace openreg

@@ -23,6 +23,9 @@ namespace {
 
 using torch::jit::Stack;
 
+// What a kernel of the CPU's needs before it is given device tensors.
+enum class Needs { kNothing, kContiguous, kDtypes, kCopies };
+
 // [boxed-packs] Whether arguments are packed into an object of the library.
 // It keeps them, so it gets copies: an alias does not own what it shows.
 bool packs(const c10::FunctionSchema& schema) {
@@ -65,19 +68,18 @@ c10::IValue to_alias(
     const c10::FunctionSchema& schema,
     const c10::Argument& argument,
     c10::IValue value,
-    bool contiguous) {
-  const bool packed = packs(schema);
+    Needs needs) {
   const bool written = writes(schema, argument);
   const bool list = value.isList();
   const auto alias = [&](const at::Tensor& tensor) {
-    if (packed && tensor.defined()) {
+    if (needs == Needs::kCopies && tensor.defined()) {
       return tensor.cpu();
     }
     if (list && tensor._is_zerotensor()) {  // others PyTorch has written out
       return aliases.alias(
           at::zeros({}, tensor.options()).expand(tensor.sizes()));
     }
-    return contiguous && !written && tensor.defined()
+    return needs == Needs::kContiguous && !written && tensor.defined()
                ? aliases.alias(
                      tensor.contiguous(tensor.suggest_memory_format()))
                : aliases.alias(tensor, written);
@@ -92,9 +94,6 @@ c10::IValue to_alias(
   // [/boxed-argument]
 }
 
-// What a kernel of the CPU's needs before it is given device tensors.
-enum class Needs { kNothing, kContiguous, kDtypes };
-
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
 template <c10::DispatchKey key, Needs needs = Needs::kNothing>
 void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
@@ -105,24 +104,22 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
       schema, c10::ArrayRef<c10::IValue>(stack->data() + first, count));
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   const auto exchanged = order_outputs(schema, stack);
+  const Call call(device, name_of(op));
+  const auto form = packs(schema) ? Needs::kCopies : needs;
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
     auto& value = (*stack)[first + i];
     value = to_alias(
-        aliases,
-        device,
-        schema,
-        schema.arguments()[i],
-        std::move(value),
-        needs == Needs::kContiguous);
+        aliases, device, schema, schema.arguments()[i], std::move(value), form);
   }
-  run_kernel(name_of(op), device, device, [&] {
+  const auto kernel = [&] {
     if constexpr (needs == Needs::kDtypes) {
       call_widened(op, stack);
     } else {
       op.redispatchBoxed(c10::DispatchKeySet(key), stack);
     }
-  });
+  };
+  launch(call, Runs::kInTurn, in_scope(call, device, kernel));
   aliases.commit();
   for (auto& value : torch::jit::last(*stack, schema.returns().size())) {
     const_cast<c10::IValue&>(value) = change_tensors(

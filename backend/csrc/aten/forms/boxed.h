@@ -13,7 +13,7 @@ void alias_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // alias_kernel, called with the operator's C++ signature.
 template <typename Op>
-using Alias = at::native::call_fallback_fn<&alias_kernel, Op>;
+using Boxed = at::native::call_fallback_fn<&alias_kernel, Op>;
 
 // Registers with `library` an alias kernel for every operator of the namespace
 // that has a kernel under `key`, the CPU's twin of the library's own key, and

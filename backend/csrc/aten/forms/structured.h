@@ -8,6 +8,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/aten/forms/alias.h"
+#include "csrc/aten/forms/boxed.h"
 #include "csrc/runtime/allocator.h"
 
 // PyTorch's structured kernels come in two halves: `meta` checks the arguments
@@ -62,22 +63,28 @@ struct Functional final : Kernel {
 };
 // [/structured-functional]
 
-// [structured-sure] What `meta` leaves to `impl` to check.
-// A CPU kernel looks at the dtype when it runs. These are the dtypes that all
-// of them have code for.
-inline bool is_usual(c10::ScalarType type) {
-  using enum c10::ScalarType;
-  return (type >= Byte && type <= Double) || type == BFloat16 ||
-         type == ComplexFloat || type == ComplexDouble;
-}
-inline bool is_usual(const at::Tensor& tensor) {
-  return is_usual(tensor.scalar_type());
-}
-inline bool is_usual_or_bool(const at::Tensor& tensor) {
-  return is_usual(tensor) || tensor.scalar_type() == at::kBool;
+template <c10::ScalarType... types>
+bool is_one_of(c10::ScalarType type) {
+  return ((type == types) || ...);
 }
 
-// Whether a number converts to every usual dtype, or to one with fractions.
+// [structured-refuse] What `meta` leaves to `impl` to check.
+// A CPU kernel looks at the dtype when it runs. These are the dtypes that all
+// of them have code for; most of them have it for bool as well.
+inline bool every_kernel_takes(c10::ScalarType type) {
+  using enum c10::ScalarType;
+  return is_one_of<Byte, Char, Short, Int, Long, Half, BFloat16, Float, Double>(
+             type) ||
+         is_one_of<ComplexFloat, ComplexDouble>(type);
+}
+inline bool every_kernel_takes(const at::Tensor& tensor) {
+  return every_kernel_takes(tensor.scalar_type());
+}
+inline bool most_kernels_take(const at::Tensor& tensor) {
+  return every_kernel_takes(tensor) || tensor.scalar_type() == at::kBool;
+}
+
+// Whether a number converts to `type`, one that every kernel takes.
 inline bool converts(const at::Scalar& number, c10::ScalarType type) {
   constexpr int64_t least_maximum = 127;
   if (number.isIntegral(/*includeBool=*/true)) {
@@ -87,23 +94,43 @@ inline bool converts(const at::Scalar& number, c10::ScalarType type) {
   return number.isFloatingPoint() && !at::isIntegralType(type, true) &&
          std::abs(number.toDouble()) <= least_maximum;
 }
-// [/structured-sure]
+// [/structured-refuse]
 
-// [structured-run] `meta` here, `impl` here or on the stream.
-template <typename Kernel, typename... Args>
-at::Tensor run_structured(const char* name, bool sure, const Args&... args) {
-  const auto device = common_device(args...);
-  Functional<Kernel> kernel;
-  kernel.meta(args...);
-  run_or_queue(
-      sure,
-      device,
-      name,
-      [](auto&&... aliases) { Functional<Kernel>().impl(aliases...); },
-      args...,
-      kernel.output);
-  return std::move(kernel.output);
+template <
+    typename Op,
+    typename Kernel,
+    auto cannot_refuse,
+    typename Signature = typename Op::schema>
+struct Structured;
+
+// [structured-launch] `meta` here, `impl` here or on the stream.
+// What `impl` might refuse, and what it lacks, are for the boxed kernel.
+template <typename Op, typename Kernel, auto cannot_refuse, typename... Args>
+struct Structured<Op, Kernel, cannot_refuse, at::Tensor(Args...)> {
+  static at::Tensor call(Args... args) {
+    if (!cannot_refuse(args...)) {
+      return Boxed<Op>::call(args...);
+    }
+    const Call call(common_device(args...), full_name<Op>);
+    Functional<Kernel> kernel;
+    kernel.meta(args...);
+    launch_on_aliases(
+        call,
+        Runs::kQueued,
+        [](auto&&... aliases) { Functional<Kernel>().impl(aliases...); },
+        args...,
+        kernel.output);
+    return std::move(kernel.output);
+  }
+};
+// [/structured-launch]
+
+// Registers `Op`. `cannot_refuse` gets its arguments.
+template <typename Op, typename Kernel, auto cannot_refuse>
+void register_structured(torch::Library& library) {
+  library.impl(
+      std::string(short_name<Op>).c_str(),
+      &Structured<Op, Kernel, cannot_refuse>::call);
 }
-// [/structured-run]
 
 }  // namespace openreg

@@ -59,7 +59,7 @@ at::Tensor copy_from(
   if (!self.is_quantized()) {
     const auto here = self.to(dst.device());
     return dst.is_cpu() ? to.copy_(here)
-                        : Alias<at::_ops::copy_>::call(to, here, false);
+                        : Boxed<at::_ops::copy_>::call(to, here, false);
   }
   TORCH_CHECK(
       self.qscheme() == dst.qscheme(),

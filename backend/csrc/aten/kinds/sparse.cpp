@@ -16,14 +16,15 @@ namespace openreg {
 // which it asks of its arguments. An alias does not say by itself.
 static std::tuple<at::Tensor, at::Tensor> mm_reduce(
     const at::Tensor& self, const at::Tensor& other, c10::string_view reduce) {
-  const auto device = common_device(self, other);
-  return run_on_aliases(
-      "aten::_sparse_mm_reduce_impl", device, [&](auto&& alias) {
-        const auto wanted = [&](const at::Tensor& tensor) {
-          return alias(tensor).set_requires_grad(tensor.requires_grad());
-        };
-        return at::_sparse_mm_reduce_impl(wanted(self), wanted(other), reduce);
-      });
+  return launch_on_aliases(
+      {common_device(self, other), "aten::_sparse_mm_reduce_impl"},
+      [&](const at::Tensor& a, const at::Tensor& b) {
+        a.set_requires_grad(self.requires_grad());
+        b.set_requires_grad(other.requires_grad());
+        return at::_sparse_mm_reduce_impl(a, b, reduce);
+      },
+      self,
+      other);
 }
 
 // [sparse-register] The same kernels again, under the keys of the layouts.

@@ -8,6 +8,8 @@
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward_ops.h>
+#include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_ops.h>
 #include <ATen/ops/empty.h>
 
 #include "csrc/aten/core/kernels.h"
@@ -35,15 +37,13 @@ bool has_memory(const Tensor& tensor) {
 // The fused kernel takes what the CPU's own fused kernel takes. It has no
 // gradient of the bias, which the composed form has, and no nested arguments;
 // and it cannot be traced, so a compiler gets the composed form.
+template <typename... Options>
 int64_t choose(
     const Tensor& query,
     const Tensor& key,
     const Tensor& value,
     const Bias& bias,
-    double dropout,
-    bool is_causal,
-    std::optional<double> scale,
-    bool enable_gqa) {
+    Options... options) {
   // [attention-choice] The arguments alone decide the form of attention.
   if (!full_operator_set() || query.is_nested() || !has_memory(query) ||
       !has_memory(key) || !has_memory(value)) {
@@ -52,14 +52,7 @@ int64_t choose(
   const bool bias_learns = at::GradMode::is_enabled() && bias.has_value() &&
                            bias->defined() && bias->requires_grad();
   const auto on_cpu = at::_fused_sdp_choice(
-      borrow(query),
-      borrow(key),
-      borrow(value),
-      borrow(bias),
-      dropout,
-      is_causal,
-      scale,
-      enable_gqa);
+      borrow(query), borrow(key), borrow(value), borrow(bias), options...);
   const bool fused = on_cpu != static_cast<int64_t>(at::SDPBackend::math);
   return static_cast<int64_t>(
       fused && !bias_learns ? at::SDPBackend::overrideable
@@ -67,18 +60,14 @@ int64_t choose(
   // [/attention-choice]
 }
 
-// Of the schema: output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k,
-// philox_seed, philox_offset, debug_attn_mask.
-using Outputs = std::tuple<
-    Tensor,
-    Tensor,
-    Tensor,
-    Tensor,
-    c10::SymInt,
-    c10::SymInt,
-    Tensor,
-    Tensor,
-    Tensor>;
+// Dropout, causal or not, scale, grouped queries.
+constexpr auto choose_fused =
+    &choose<double, bool, std::optional<double>, bool>;
+
+// Output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, philox_seed,
+// philox_offset, debug_attn_mask.
+using Fused = at::_ops::_scaled_dot_product_fused_attention_overrideable;
+using Outputs = c10::guts::function_traits<Fused::schema>::return_type;
 
 // The schema has room for what other devices keep: lengths of sequences that
 // are packed, and the random state of a dropout. We leave that empty.
@@ -92,20 +81,16 @@ Outputs attention(
     bool /*return_debug_mask*/,
     std::optional<double> scale) {
   // [attention-forward] The CPU's fused kernel, on aliases.
-  const auto device = common_device(query, key, value, bias);
-  auto [output, logsumexp] = run_on_aliases(
-      "aten::_scaled_dot_product_fused_attention_overrideable",
-      device,
-      [&](auto&& alias) {
-        return at::_scaled_dot_product_flash_attention_for_cpu(
-            alias(query),
-            alias(key),
-            alias(value),
-            dropout,
-            is_causal,
-            bias.has_value() ? std::optional(alias(*bias)) : std::nullopt,
-            scale);
-      });
+  auto [output, logsumexp] = launch_on_aliases(
+      {common_device(query, key, value, bias), full_name<Fused>},
+      &at::_scaled_dot_product_flash_attention_for_cpu,
+      query,
+      key,
+      value,
+      dropout,
+      is_causal,
+      bias,
+      scale);
   // [/attention-forward]
   const auto none = at::empty({0}, query.options().dtype(at::kLong));
   return {
@@ -129,57 +114,50 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     std::array<bool, 4> /*grad_input_mask*/,
     const Tensor& output,
     const Tensor& logsumexp,
-    const Tensor& cum_seq_q,
-    const Tensor& cum_seq_k,
+    const Tensor& /*cum_seq_q*/,
+    const Tensor& /*cum_seq_k*/,
     c10::SymInt /*max_q*/,
     c10::SymInt /*max_k*/,
     double dropout,
     bool is_causal,
-    const Tensor& philox_seed,
-    const Tensor& philox_offset,
+    const Tensor& /*philox_seed*/,
+    const Tensor& /*philox_offset*/,
     std::optional<double> scale) {
-  common_device(query, cum_seq_q, cum_seq_k, philox_seed, philox_offset);
   // [attention-backward] Gradients of query, key and value.
   // The CPU's kernel takes the numbers of a row for neighbors.
   const auto rows = [](const Tensor& tensor) {
     return tensor.stride(-1) == 1 ? tensor : tensor.contiguous();
   };
-  const auto q = rows(query), k = rows(key), v = rows(value), o = rows(output);
-  return run_on_aliases(
-      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-      common_device(grad, query, key, value, bias, output, logsumexp),
-      [&](auto&& alias) {
-        const auto [grad_query, grad_key, grad_value] =
-            at::_scaled_dot_product_flash_attention_for_cpu_backward(
-                alias(grad),
-                alias(q),
-                alias(k),
-                alias(v),
-                alias(o),
-                alias(logsumexp),
-                dropout,
-                is_causal,
-                bias.defined() ? std::optional(alias(bias)) : std::nullopt,
-                scale);
-        return std::tuple(grad_query, grad_key, grad_value, Tensor());
-      });
+  const auto [grad_query, grad_key, grad_value] =
+      at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          grad,
+          rows(query),
+          rows(key),
+          rows(value),
+          rows(output),
+          logsumexp,
+          dropout,
+          is_causal,
+          bias.defined() ? std::optional(bias) : std::nullopt,
+          scale);
+  return {grad_query, grad_key, grad_value, Tensor()};
   // [/attention-backward]
 }
 
 }  // namespace
 
 void register_attention(torch::Library& library) {
-  library.impl("_fused_sdp_choice", &choose);
+  library.impl("_fused_sdp_choice", choose_fused);
   library.impl("_scaled_dot_product_fused_attention_overrideable", &attention);
-  library.impl(
-      "_scaled_dot_product_fused_attention_overrideable_backward",
-      &attention_backward);
+  register_on_aliases<
+      at::_ops::_scaled_dot_product_fused_attention_overrideable_backward,
+      &attention_backward>(library);
 }
 
 }  // namespace openreg
 
 // [attention-stub] PyTorch asks this stub which form of attention to run.
 namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &openreg::choose)
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, openreg::choose_fused)
 }
 // [/attention-stub]

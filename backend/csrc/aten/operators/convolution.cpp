@@ -5,6 +5,7 @@
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/convolution_backward_overrideable_ops.h>
 
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/alias.h"
@@ -48,90 +49,40 @@ at::Tensor make_convolution_result(
   // [/convolution-result]
 }
 
-// On a worker that is host memory, from which it is copied.
-void convolve_into(
-    const at::Tensor& result,
-    const at::Tensor& input,
-    const at::Tensor& weight,
-    const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool transposed,
-    at::IntArrayRef output_padding,
-    int64_t groups) {
-  result.copy_(
-      at::convolution(
-          input,
-          weight,
-          bias,
-          stride,
-          padding,
-          dilation,
-          transposed,
-          output_padding,
-          groups));
-}
-
 // All of conv1d, conv2d, conv3d and their transposes.
+template <typename... Options>
 at::Tensor convolution(
     const at::Tensor& input,
     const at::Tensor& weight,
     const std::optional<at::Tensor>& bias,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool transposed,
-    at::IntArrayRef output_padding,
-    int64_t groups) {
-  const auto device = common_device(input, weight, bias);
+    Options... options) {
+  const Call call(
+      common_device(input, weight, bias), "aten::convolution_overrideable");
   const auto type = input.scalar_type();
-  const bool sure =
-      is_usual(type) && at::isFloatingType(type) &&
+  const bool cannot_refuse =
+      every_kernel_takes(type) && at::isFloatingType(type) &&
       weight.scalar_type() == type &&
       (!bias.has_value() || !bias->defined() || bias->scalar_type() == type);
-  if (sure && !runs_inline(device)) {
-    const auto result = make_convolution_result(
-        input,
-        weight,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups);
-    run_or_queue(
-        sure,
-        device,
-        "aten::convolution_overrideable",
-        &convolve_into,
-        result,
-        input,
-        weight,
-        bias,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups);
-    return result;
+  if (!cannot_refuse || call.runs_inline()) {
+    // [convolution-forward] On an idle stream the CPU's kernel makes its result.
+    return launch_on_aliases(
+        call, &at::convolution, input, weight, bias, options...);
+    // [/convolution-forward]
   }
-  // [convolution-forward] On an idle stream the CPU's kernel makes its result.
-  constexpr auto name = "aten::convolution_overrideable";
-  return run_on_aliases(name, device, [&](auto&& alias) {
-    return at::convolution(
-        alias(input),
-        alias(weight),
-        bias.has_value() ? std::optional(alias(*bias)) : std::nullopt,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups);
-  });
-  // [/convolution-forward]
+  const auto result = make_convolution_result(input, weight, options...);
+  // On a worker the kernel's own is host memory, from which it is copied.
+  launch_on_aliases(
+      call,
+      Runs::kQueued,
+      [](const at::Tensor& to, const auto&... args) {
+        to.copy_(at::convolution(args...));
+      },
+      result,
+      input,
+      weight,
+      bias,
+      options...);
+  return result;
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
@@ -145,31 +96,38 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     at::IntArrayRef output_padding,
     int64_t groups,
     std::array<bool, 3> output_mask) {
-  const auto device = common_device(grad_output, input, weight);
   // A bias has one number for each output channel.
   const std::array<int64_t, 1> bias_size{grad_output.size(1)};
-  constexpr auto name = "aten::convolution_backward_overrideable";
-  return run_on_aliases(name, device, [&](auto&& alias) {
-    return at::convolution_backward(
-        alias(grad_output),
-        alias(input),
-        alias(weight),
-        at::OptionalIntArrayRef(bias_size),
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups,
-        output_mask);
-  });
+  return at::convolution_backward(
+      grad_output,
+      input,
+      weight,
+      at::OptionalIntArrayRef(bias_size),
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      groups,
+      output_mask);
 }
 
 }  // namespace
 
 void register_convolution(torch::Library& library) {
-  library.impl("convolution_overrideable", &convolution);
-  library.impl("convolution_backward_overrideable", &convolution_backward);
+  // Stride, padding, dilation, transposed or not, output padding, groups.
+  library.impl(
+      "convolution_overrideable",
+      &convolution<
+          at::IntArrayRef,
+          at::IntArrayRef,
+          at::IntArrayRef,
+          bool,
+          at::IntArrayRef,
+          int64_t>);
+  register_on_aliases<
+      at::_ops::convolution_backward_overrideable,
+      &convolution_backward>(library);
 }
 
 }  // namespace openreg

@@ -16,18 +16,19 @@ namespace {
 // [copy-elements-kernel] What converts or moves strided elements is a kernel.
 // It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
 // device memory through its alias, host memory as it is.
-void run_copy(const at::Tensor& src, const at::Tensor& dst) {
+void launch_copy(const at::Tensor& src, const at::Tensor& dst) {
   dst.storage().mutable_data();  // parts it from its lazy clones
   // With one side on the host it is never queued: the host may move on. And
   // not every dtype converts to every other.
-  const bool sure = src.device().type() == dst.device().type() &&
-                    is_usual_or_bool(src) && is_usual_or_bool(dst) &&
-                    at::is_expandable_to(src.sizes(), dst.sizes());
-  const auto copy = [](const at::Tensor& to, const at::Tensor& from) {
-    to.copy_(from);
-  };
-  run_or_queue(
-      sure, device_of_copy(src, dst), "aten::_copy_from", copy, dst, src);
+  const bool cannot_refuse = src.device().type() == dst.device().type() &&
+                             most_kernels_take(src) && most_kernels_take(dst) &&
+                             at::is_expandable_to(src.sizes(), dst.sizes());
+  launch_on_aliases(
+      {device_of_copy(src, dst), "aten::_copy_from"},
+      queued_if(cannot_refuse),
+      [](const at::Tensor& to, const at::Tensor& from) { to.copy_(from); },
+      dst,
+      src);
 }
 // [/copy-elements-kernel]
 
@@ -42,7 +43,7 @@ void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
     orEventDestroy(event);
   };
   order(there, here);
-  run_copy(src, dst);
+  launch_copy(src, dst);
   order(here, there);
 }
 // [/copy-elements-peers]
@@ -62,9 +63,9 @@ bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
           c10::Device(at::kPrivateUse1, device_of_copy(src, dst))));
   if (dst.is_privateuseone()) {
     copy_bytes(src, like_host, /*non_blocking=*/true);
-    run_copy(like_host, dst);
+    launch_copy(like_host, dst);
   } else {
-    run_copy(src, like_host);
+    launch_copy(src, like_host);
     copy_bytes(like_host, dst, /*non_blocking=*/true);
   }
   return true;
@@ -78,10 +79,10 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
       "a Tensor with ",
       self.numel(),
       " elements cannot be converted to Scalar");
-  const auto device = self.device().index();
   at::Scalar result;
+  const Call call(self.device().index(), "aten::_local_scalar_dense");
   const void* const source = to_kernel(self.const_data_ptr());
-  launch(device, "aten::_local_scalar_dense", [&] {
+  launch(call, Runs::kInTurn, [&] {
     AT_DISPATCH_V2(
         self.scalar_type(),
         "_local_scalar_dense",
@@ -109,7 +110,7 @@ void copy_elements(
   if (one_side && src.device() != dst.device()) {
     copy_between_devices(src, dst);
   } else if (one_side || !non_blocking || !convert_on_device(src, dst)) {
-    run_copy(src, dst);
+    launch_copy(src, dst);
   }
 }
 // [/copy-elements-ways]

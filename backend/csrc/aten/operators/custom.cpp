@@ -40,10 +40,9 @@ Tensor swiglu(const Tensor& x, const Tensor& gate) {
       gate.scalar_type(),
       gate.sizes());
   auto result = at::empty_like(x);
-  run_or_queue(
-      is_usual(x),
-      device->index(),
-      "openreg::swiglu",
+  launch_on_aliases(
+      {device->index(), "openreg::swiglu"},
+      queued_if(every_kernel_takes(x)),
       [](const Tensor& value, const Tensor& gating, Tensor to) {
         at::cpu::silu_out(to, gating);
         at::_ops::mul_out::call(value, to, to);

@@ -16,17 +16,16 @@ namespace {
 
 // [fill-scalar] A number that does not fit the dtype is refused at the call.
 at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
-  const auto device = self.device().index();
-  if (!runs_inline(device)) {
+  const Call call(self.device().index(), "aten::fill_.Scalar");
+  if (!call.runs_inline()) {
     // PyTorch converts more leniently for one element than for several.
     const auto count = std::min<int64_t>(self.numel(), 2);
     at::empty(count, at::TensorOptions(self.scalar_type())).fill_(value);
   }
   self.storage().mutable_data();  // parts it from its lazy clones
-  run_or_queue(
-      /*sure=*/true,
-      device,
-      "aten::fill_.Scalar",
+  launch_on_aliases(
+      call,
+      Runs::kQueued,
       [](at::Tensor to, const at::Scalar& number) {
         at::cpu::fill_(to, number);
       },
@@ -39,14 +38,13 @@ at::Tensor& fill_scalar(at::Tensor& self, const at::Scalar& value) {
 at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   if (value.dim() != 0 || self.device() != value.device() ||
       self.is_alias_of(value)) {
-    return Alias<at::_ops::fill__Tensor>::call(self, value);
+    return Boxed<at::_ops::fill__Tensor>::call(self, value);
   }
   at::assert_no_internal_overlap(self);
   self.storage().mutable_data();
-  run_or_queue(
-      is_usual_or_bool(self) && is_usual_or_bool(value),
-      self.device().index(),
-      "aten::fill_.Tensor",
+  launch_on_aliases(
+      {self.device().index(), "aten::fill_.Tensor"},
+      queued_if(most_kernels_take(self) && most_kernels_take(value)),
       [](at::Tensor to, const at::Tensor& from) { at::cpu::fill_(to, from); },
       self,
       value);
@@ -55,10 +53,9 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 at::Tensor& zero_(at::Tensor& self) {
   self.storage().mutable_data();
-  run_or_queue(
-      is_usual_or_bool(self),
-      self.device().index(),
-      "aten::zero_",
+  launch_on_aliases(
+      {self.device().index(), "aten::zero_"},
+      queued_if(most_kernels_take(self)),
       [](at::Tensor to) { at::cpu::zero_(to); },
       self);
   return self;

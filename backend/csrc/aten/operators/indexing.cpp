@@ -1,4 +1,5 @@
 #include <ATen/ops/gather_native.h>
+#include <ATen/ops/gather_ops.h>
 #include <ATen/ops/index_select_native.h>
 #include <ATen/ops/index_select_ops.h>
 
@@ -12,33 +13,24 @@
 namespace openreg {
 namespace {
 
-at::Tensor gather(
-    const at::Tensor& self,
-    int64_t dim,
-    const at::Tensor& index,
-    bool sparse_grad) {
-  return run_structured<at::native::structured_gather_out>(
-      "aten::gather", is_usual_or_bool(self), self, dim, index, sparse_grad);
-}
-
-// What is not plain takes the alias kernel, which words the errors, too.
+// What is refused takes the boxed kernel, which words the errors.
 at::Tensor index_select(
     const at::Tensor& self, int64_t dim, const at::Tensor& index) {
-  const bool plain =
+  const bool cannot_refuse =
       self.dim() > 0 && self.numel() > 0 && -self.dim() <= dim &&
       dim < self.dim() && index.dim() == 1 && self.device() == index.device() &&
-      (index.scalar_type() == at::kLong || index.scalar_type() == at::kInt);
-  if (!plain) {
-    return Alias<at::_ops::index_select>::call(self, dim, index);
+      (index.scalar_type() == at::kLong || index.scalar_type() == at::kInt) &&
+      most_kernels_take(self);
+  if (!cannot_refuse) {
+    return Boxed<at::_ops::index_select>::call(self, dim, index);
   }
   // [indexing-select] A shape that this function works out by itself.
   auto sizes = self.sizes().vec();
   sizes[dim < 0 ? dim + self.dim() : dim] = index.size(0);
   auto result = make_result(sizes, {}, self.options());
-  run_or_queue(
-      is_usual_or_bool(self),
-      self.device().index(),
-      "aten::index_select",
+  launch_on_aliases(
+      {self.device().index(), "aten::index_select"},
+      Runs::kQueued,
       [](const at::Tensor& from,
          int64_t along,
          const at::Tensor& which,
@@ -56,7 +48,12 @@ at::Tensor index_select(
 }  // namespace
 
 void register_indexing(torch::Library& library) {
-  library.impl("gather", &gather);
+  register_structured<
+      at::_ops::gather,
+      at::native::structured_gather_out,
+      [](const at::Tensor& self, int64_t, const at::Tensor&, bool) {
+        return most_kernels_take(self);
+      }>(library);
   library.impl("index_select", &index_select);
 }
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 
 #include <ATen/native/Activation.h>
@@ -60,9 +59,12 @@ struct Shifted<stub, void (*)(at::TensorIteratorBase&, Args...)> {
         iterator.unsafe_replace_operand(i, to_kernel(address));
       }
     }
-    launch(iterator.device(0).index(), LoopOf::current, [&] {
-      (*stub)(c10::kCPU, iterator, args...);
-    });
+    const auto device = iterator.device(0).index();
+    const auto* const call = LoopOf::current;
+    launch(
+        call && call->device == device ? *call : Call(device, "loop"),
+        Runs::kInTurn,
+        [&] { (*stub)(c10::kCPU, iterator, args...); });
   }
 };
 
@@ -143,57 +145,48 @@ inline const at::Scalar* number_for(
   return &number;
 }
 
-inline c10::DeviceIndex index_of(const at::Tensor& tensor) {
-  return tensor.is_privateuseone() ? tensor.device().index() : -1;
-}
-inline c10::DeviceIndex index_of(const at::Scalar&) {
-  return -1;
-}
-
 // Whether the shifted form can serve: only here, and on operands as they are.
 template <typename... Rest>
-bool shifts(const at::Tensor& self, const Rest&... rest) {
-  return is_usual_or_bool(self) && (needs_no_conversion(self, rest) && ...) &&
-         runs_inline(std::max({index_of(self), index_of(rest)...}));
+bool shifts(const Call& call, const at::Tensor& self, const Rest&... rest) {
+  return most_kernels_take(self) && (needs_no_conversion(self, rest) && ...) &&
+         call.runs_inline();
 }
 
-inline bool fits(const at::Scalar& number, const at::Tensor& tensor) {
+inline bool goes_with(const at::Scalar& number, const at::Tensor& tensor) {
   return converts(number, tensor.scalar_type());
 }
-inline bool fits(const at::Tensor& tensor, const at::Tensor&) {
-  return is_usual_or_bool(tensor);
+inline bool goes_with(const at::Tensor& tensor, const at::Tensor&) {
+  return most_kernels_take(tensor);
 }
 template <typename A, typename B>
-bool fits(const A&, const B&) {
+bool goes_with(const A&, const B&) {
   return true;
 }
 
-// Whether the other form cannot fail: `meta` has checked all but these.
+// Whether the other form refuses nothing: `meta` has checked all but these.
 template <typename... Args>
-bool sure(const Args&... args) {
-  const auto fits_all = [&](const auto& one) {
-    return (fits(one, args) && ...);
+bool cannot_refuse(const Args&... args) {
+  const auto goes_with_all = [&](const auto& one) {
+    return (goes_with(one, args) && ...);
   };
-  return (fits_all(args) && ...);
+  return (goes_with_all(args) && ...);
 }
 
-// [pointwise-run] After `meta`, one of the two second halves.
+// [pointwise-launch] `meta`, and then one of the two second halves.
 // `Out` is the CPU's operator with the result as its last argument.
 template <typename Out, typename Kernel, typename... Args>
-void finish(
-    Kernel& kernel,
-    const char* name,
-    const at::Tensor& output,
-    const Args&... args) {
-  if (shifts(args...)) {
-    const LoopOf loop(name);
+void launch_halves(Kernel& kernel, const char* name, const Args&... args) {
+  kernel.meta(args...);
+  const auto& output = kernel.output;
+  const Call call(output.device().index(), name);
+  if (shifts(call, args...)) {
+    const LoopOf loop(call);
     kernel.impl(args..., output);
     return;
   }
-  run_or_queue(
-      sure(args..., output),
-      output.device().index(),
-      name,
+  launch_on_aliases(
+      call,
+      queued_if(cannot_refuse(args..., output)),
       [](auto&... aliases) {
         constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
         Out::redispatch(cpu, aliases...);
@@ -201,17 +194,21 @@ void finish(
       args...,
       output);
 }
-// [/pointwise-run]
+// [/pointwise-launch]
 
 // [pointwise-out] With out=: on shifted addresses, or by the alias kernel.
 template <typename Kernel, typename Op, typename... Args>
-at::Tensor& run_out(at::Tensor& out, const Args&... args) {
-  if (!out.is_privateuseone() || !shifts(out, args...)) {
-    return Alias<Op>::call(args..., out);
+at::Tensor& write_out(at::Tensor& out, const Args&... args) {
+  if (!out.is_privateuseone()) {
+    return Boxed<Op>::call(args..., out);
+  }
+  const Call call(out.device().index(), full_name<Op>);
+  if (!shifts(call, out, args...)) {
+    return Boxed<Op>::call(args..., out);
   }
   Into<Kernel> kernel(out);
   kernel.meta(args...);
-  const LoopOf loop(full_name<Op>);
+  const LoopOf loop(call);
   kernel.impl(args..., out);
   return out;
 }
@@ -224,23 +221,18 @@ enum class Takes { kAll, kFloats };
 template <typename Row, typename Op, typename Signature = typename Op::schema>
 struct Form;
 
-// [pointwise-forms] Two signatures, and what is done for each.
-template <typename Row, typename Op, typename... T>
-struct Form<Row, Op, at::Tensor(const at::Tensor&, T...)> {
-  static at::Tensor call(const at::Tensor& self, T... rest) {
+// [pointwise-forms] A new result or self, by the signature.
+template <
+    typename Row,
+    typename Op,
+    typename Result,
+    typename Self,
+    typename... T>
+struct Form<Row, Op, Result(Self, T...)> {
+  static Result call(Self self, T... rest) {
     return Row::suits(self)
-               ? Row::run(full_name<Op>, self, *number_for(self, rest)...)
-               : Alias<Op>::call(self, rest...);
-  }
-};
-
-template <typename Row, typename Op, typename... T>
-struct Form<Row, Op, at::Tensor&(at::Tensor&, T...)> {
-  static at::Tensor& call(at::Tensor& self, T... rest) {
-    return Row::suits(self)
-               ? Row::run_in_place(
-                     full_name<Op>, self, *number_for(self, rest)...)
-               : Alias<Op>::call(self, rest...);
+               ? Row::compute(full_name<Op>, self, *number_for(self, rest)...)
+               : Boxed<Op>::call(self, rest...);
   }
 };
 // [/pointwise-forms]
@@ -253,18 +245,17 @@ struct Row {
     return takes == Takes::kAll || self.is_floating_point();
   }
   template <typename... Args>
-  static at::Tensor run(const char* name, const Args&... args) {
+  static at::Tensor compute(
+      const char* name, const at::Tensor& self, const Args&... args) {
     Functional<Kernel> kernel;
-    kernel.meta(args..., at::Scalar(numbers)...);
-    finish<Out>(kernel, name, kernel.output, args..., at::Scalar(numbers)...);
+    launch_halves<Out>(kernel, name, self, args..., at::Scalar(numbers)...);
     return std::move(kernel.output);
   }
   template <typename... Args>
-  static at::Tensor& run_in_place(
+  static at::Tensor& compute(
       const char* name, at::Tensor& self, const Args&... args) {
     Into<Kernel> kernel(self);
-    kernel.meta(self, args..., at::Scalar(numbers)...);
-    finish<Out>(kernel, name, self, self, args..., at::Scalar(numbers)...);
+    launch_halves<Out>(kernel, name, self, args..., at::Scalar(numbers)...);
     return self;
   }
   template <typename... Ops>
@@ -281,7 +272,7 @@ at::Tensor& sum_out(
     const at::Tensor& other,
     const at::Scalar& alpha,
     at::Tensor& out) {
-  return run_out<Kernel, Op>(out, self, *number_for(self, other), alpha);
+  return write_out<Kernel, Op>(out, self, *number_for(self, other), alpha);
 }
 
 using Mul = Row<at::native::structured_mul_out, at::_ops::mul_out, Takes::kAll>;
@@ -294,12 +285,12 @@ at::Tensor& mul_out(
   const bool reversed =
       out.is_same(other) && (type == at::kFloat || type == at::kDouble);
   if (reversed || out.is_same(self)) {
-    return Mul::run_in_place(
+    return Mul::compute(
         full_name<at::_ops::mul_out>,
         out,
         *number_for(out, reversed ? self : other));
   }
-  return run_out<at::native::structured_mul_out, at::_ops::mul_out>(
+  return write_out<at::native::structured_mul_out, at::_ops::mul_out>(
       out, self, *number_for(self, other));
 }
 
@@ -307,10 +298,13 @@ at::Tensor& mul_out(
 // What the loop has no code for takes an alias. So do complex numbers, whose
 // result it would copy to wherever `out` is.
 at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
-  const LoopOf loop(full_name<at::_ops::abs_out>);
-  return is_usual(self) && !self.is_complex()
-             ? at::native::abs_out(self, out)
-             : Alias<at::_ops::abs_out>::call(self, out);
+  if (!every_kernel_takes(self) || self.is_complex()) {
+    return Boxed<at::_ops::abs_out>::call(self, out);
+  }
+  const auto& here = out.is_privateuseone() ? out : self;
+  const Call call(here.device().index(), full_name<at::_ops::abs_out>);
+  const LoopOf loop(call);
+  return at::native::abs_out(self, out);
 }
 // [/pointwise-abs]
 

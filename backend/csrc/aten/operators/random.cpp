@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_dropout_backward_ops.h>
 #include <ATen/ops/ones_like.h>
 
 #include "csrc/aten/core/kernels.h"
@@ -22,28 +23,23 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     const at::Tensor& input, double p, std::optional<bool> train) {
   const auto device = input.device().index();
   const auto generator = inner_generator(default_generator(device), device);
-  return run_on_aliases("aten::native_dropout", device, [&](auto&& alias) {
-    const auto x = alias(input);
+  const auto kernel = [&](const at::Tensor& x) {
     if (!train.value_or(true)) {
       return std::tuple(x.clone(), at::ones_like(x, at::kBool));
     }
     auto noise = at::empty_like(x).bernoulli_(1 - p, generator);
     const auto mask = noise.to(at::kBool);
     return std::tuple(x * noise.div_(1 - p), mask);
-  });
+  };
+  return launch_on_aliases({device, "aten::native_dropout"}, kernel, input);
 }
 // [/random-dropout]
 
 at::Tensor native_dropout_backward(
-    const at::Tensor& grad_output, const at::Tensor& mask, double scale) {
-  const auto device = common_device(grad_output, mask);
-  return run_on_aliases(
-      "aten::native_dropout_backward", device, [&](auto&& alias) {
-        const auto grad = alias(grad_output);
-        // Dividing by 1 - p rounds as the forward pass did.
-        const auto noise = alias(mask).to(grad.scalar_type());
-        return grad * (scale == 0 ? noise * scale : noise / (1 / scale));
-      });
+    const at::Tensor& grad, const at::Tensor& mask, double scale) {
+  // Dividing by 1 - p rounds as the forward pass did.
+  const auto noise = mask.to(grad.scalar_type());
+  return grad * (scale == 0 ? noise * scale : noise / (1 / scale));
 }
 
 }  // namespace
@@ -53,7 +49,9 @@ void register_dropout(torch::Library& library) {
 }
 
 void register_dropout_backward(torch::Library& library) {
-  library.impl("native_dropout_backward", &native_dropout_backward);
+  register_on_aliases<
+      at::_ops::native_dropout_backward,
+      &native_dropout_backward>(library);
 }
 
 }  // namespace openreg

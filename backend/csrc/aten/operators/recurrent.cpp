@@ -7,6 +7,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/RNN.h>
+#include <ATen/ops/_thnn_fused_gru_cell_backward_ops.h>
+#include <ATen/ops/_thnn_fused_gru_cell_ops.h>
+#include <ATen/ops/_thnn_fused_lstm_cell_backward_impl_ops.h>
+#include <ATen/ops/_thnn_fused_lstm_cell_ops.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/zeros_like.h>
@@ -27,10 +31,8 @@ namespace {
 using at::Tensor;
 using Bias = std::optional<Tensor>;
 
-template <typename Alias>
-Tensor biased(const Alias& alias, const Tensor& gates, const Bias& bias) {
-  return bias.has_value() && bias->defined() ? alias(gates) + alias(*bias)
-                                             : alias(gates);
+Tensor biased(const Tensor& gates, const Bias& bias) {
+  return bias.has_value() && bias->defined() ? gates + *bias : gates;
 }
 
 // Gates lie side by side in the second dimension.
@@ -56,30 +58,24 @@ Tensor tanh_slope(const Tensor& y) {
   return 1 - y * y;
 }
 
-// The workspace keeps the values of the gates for the backward pass.
+// [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
+// The last result keeps their values for the backward pass.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(
     const Tensor& input_gates,
     const Tensor& hidden_gates,
     const Tensor& cx,
     const Bias& input_bias,
     const Bias& hidden_bias) {
-  const auto device =
-      common_device(input_gates, hidden_gates, cx, input_bias, hidden_bias);
-  // [recurrent-lstm] i, f, g, o are input, forget, cell and output gates.
-  return run_on_aliases("aten::_thnn_fused_lstm_cell", device, [&](auto alias) {
-    const auto gates = gates_of(
-        biased(alias, input_gates, input_bias) +
-            biased(alias, hidden_gates, hidden_bias),
-        4);
-    const auto i = gates[0].sigmoid();
-    const auto f = gates[1].sigmoid();
-    const auto g = gates[2].tanh();
-    const auto o = gates[3].sigmoid();
-    const auto cy = f * alias(cx) + i * g;
-    return std::tuple(o * cy.tanh(), cy, concat({i, f, g, o}));
-  });
-  // [/recurrent-lstm]
+  const auto gates = gates_of(
+      biased(input_gates, input_bias) + biased(hidden_gates, hidden_bias), 4);
+  const auto i = gates[0].sigmoid();
+  const auto f = gates[1].sigmoid();
+  const auto g = gates[2].tanh();
+  const auto o = gates[3].sigmoid();
+  const auto cy = f * cx + i * g;
+  return {o * cy.tanh(), cy, concat({i, f, g, o})};
 }
+// [/recurrent-lstm]
 
 std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     const Bias& grad_hy,
@@ -88,27 +84,20 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(
     const Tensor& cy,
     const Tensor& workspace,
     bool has_bias) {
-  const auto or_zero = [](auto&& alias, const Bias& grad, const Tensor& like) {
-    return grad.has_value() && grad->defined() ? alias(*grad)
-                                               : at::zeros_like(alias(like));
+  const auto or_zero = [&](const Bias& grad) {
+    return grad.has_value() && grad->defined() ? *grad : at::zeros_like(cy);
   };
-  const auto device = common_device(grad_hy, grad_cy, cx, cy, workspace);
-  return run_on_aliases(
-      "aten::_thnn_fused_lstm_cell_backward_impl", device, [&](auto&& alias) {
-        const auto gates = gates_of(alias(workspace), 4);
-        const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
-        const auto grad_h = or_zero(alias, grad_hy, cy);
-        const auto squashed = alias(cy).tanh();
-        const auto grad_c =
-            grad_h * o * tanh_slope(squashed) + or_zero(alias, grad_cy, cy);
-        const auto grad_gates = concat(
-            {grad_c * g * sigmoid_slope(i),
-             grad_c * alias(cx) * sigmoid_slope(f),
-             grad_c * i * tanh_slope(g),
-             grad_h * squashed * sigmoid_slope(o)});
-        return std::tuple(
-            grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor());
-      });
+  const auto gates = gates_of(workspace, 4);
+  const auto &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
+  const auto grad_h = or_zero(grad_hy);
+  const auto squashed = cy.tanh();
+  const auto grad_c = grad_h * o * tanh_slope(squashed) + or_zero(grad_cy);
+  const auto grad_gates = concat(
+      {grad_c * g * sigmoid_slope(i),
+       grad_c * cx * sigmoid_slope(f),
+       grad_c * i * tanh_slope(g),
+       grad_h * squashed * sigmoid_slope(o)});
+  return {grad_gates, grad_c * f, has_bias ? grad_gates.sum(0) : Tensor()};
 }
 
 // r, z, n are reset, update and new gates; `hidden` is n's hidden part before
@@ -119,40 +108,30 @@ std::tuple<Tensor, Tensor> gru_cell(
     const Tensor& hx,
     const Bias& input_bias,
     const Bias& hidden_bias) {
-  const auto device =
-      common_device(input_gates, hidden_gates, hx, input_bias, hidden_bias);
-  return run_on_aliases("aten::_thnn_fused_gru_cell", device, [&](auto alias) {
-    const auto in = gates_of(biased(alias, input_gates, input_bias), 3);
-    const auto hid = gates_of(biased(alias, hidden_gates, hidden_bias), 3);
-    const auto r = (hid[0] + in[0]).sigmoid();
-    const auto z = (hid[1] + in[1]).sigmoid();
-    const auto n = (in[2] + r * hid[2]).tanh();
-    return std::tuple(
-        (alias(hx) - n) * z + n, concat({r, z, n, alias(hx), hid[2]}));
-  });
+  const auto in = gates_of(biased(input_gates, input_bias), 3);
+  const auto hid = gates_of(biased(hidden_gates, hidden_bias), 3);
+  const auto r = (hid[0] + in[0]).sigmoid();
+  const auto z = (hid[1] + in[1]).sigmoid();
+  const auto n = (in[2] + r * hid[2]).tanh();
+  return {(hx - n) * z + n, concat({r, z, n, hx, hid[2]})};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(
-    const Tensor& grad_hy, const Tensor& workspace, bool has_bias) {
-  const auto device = common_device(grad_hy, workspace);
-  return run_on_aliases(
-      "aten::_thnn_fused_gru_cell_backward", device, [&](auto&& alias) {
-        const auto saved = gates_of(alias(workspace), 5);
-        const auto &r = saved[0], &z = saved[1], &n = saved[2];
-        const auto &hx = saved[3], &hidden = saved[4];
-        const auto grad = alias(grad_hy);
-        const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
-        const auto grad_n = grad * (1 - z) * tanh_slope(n);
-        const auto grad_r = grad_n * hidden * sigmoid_slope(r);
-        const auto grad_in = concat({grad_r, grad_z, grad_n});
-        const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
-        return std::tuple(
-            grad_in,
-            grad_hid,
-            grad * z,
-            has_bias ? grad_in.sum(0) : Tensor(),
-            has_bias ? grad_hid.sum(0) : Tensor());
-      });
+    const Tensor& grad, const Tensor& workspace, bool has_bias) {
+  const auto saved = gates_of(workspace, 5);
+  const auto &r = saved[0], &z = saved[1], &n = saved[2];
+  const auto &hx = saved[3], &hidden = saved[4];
+  const auto grad_z = grad * (hx - n) * sigmoid_slope(z);
+  const auto grad_n = grad * (1 - z) * tanh_slope(n);
+  const auto grad_r = grad_n * hidden * sigmoid_slope(r);
+  const auto grad_in = concat({grad_r, grad_z, grad_n});
+  const auto grad_hid = concat({grad_r, grad_z, grad_n * r});
+  return {
+      grad_in,
+      grad_hid,
+      grad * z,
+      has_bias ? grad_in.sum(0) : Tensor(),
+      has_bias ? grad_hid.sum(0) : Tensor()};
 }
 
 // What the kernel for a layer takes: float32 all, and no projection.
@@ -203,10 +182,14 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
 
 void register_recurrent(torch::Library& library) {
   library.impl("lstm.input", lstm_input);
-  library.impl("_thnn_fused_lstm_cell", &lstm_cell);
-  library.impl("_thnn_fused_lstm_cell_backward_impl", &lstm_cell_backward);
-  library.impl("_thnn_fused_gru_cell", &gru_cell);
-  library.impl("_thnn_fused_gru_cell_backward", &gru_cell_backward);
+  namespace op = at::_ops;
+  register_on_aliases<op::_thnn_fused_lstm_cell, &lstm_cell>(library);
+  register_on_aliases<
+      op::_thnn_fused_lstm_cell_backward_impl,
+      &lstm_cell_backward>(library);
+  register_on_aliases<op::_thnn_fused_gru_cell, &gru_cell>(library);
+  register_on_aliases<op::_thnn_fused_gru_cell_backward, &gru_cell_backward>(
+      library);
 }
 
 }  // namespace openreg

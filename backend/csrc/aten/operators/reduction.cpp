@@ -1,5 +1,7 @@
 #include <ATen/ops/_log_softmax_native.h>
+#include <ATen/ops/_log_softmax_ops.h>
 #include <ATen/ops/_softmax_native.h>
+#include <ATen/ops/_softmax_ops.h>
 #include <ATen/ops/sum_native.h>
 #include <ATen/ops/sum_ops.h>
 
@@ -10,20 +12,17 @@
 namespace openreg {
 namespace {
 
-bool has_fractions(const at::Tensor& tensor) {
-  return is_usual(tensor) && tensor.is_floating_point();
+bool has_fractions(const at::Tensor& self, int64_t, bool) {
+  return every_kernel_takes(self) && self.is_floating_point();
 }
 
-at::Tensor sum(
+bool takes_sum(
     const at::Tensor& self,
-    at::OptionalIntArrayRef dim,
-    bool keepdim,
+    at::OptionalIntArrayRef,
+    bool,
     std::optional<at::ScalarType> dtype) {
-  if (!is_usual_or_bool(self) || !is_usual(dtype.value_or(at::kFloat))) {
-    return Alias<at::_ops::sum_dim_IntList>::call(self, dim, keepdim, dtype);
-  }
-  return run_structured<at::native::structured_sum_out>(
-      "aten::sum.dim_IntList", /*sure=*/true, self, dim, keepdim, dtype);
+  return most_kernels_take(self) &&
+         every_kernel_takes(dtype.value_or(at::kFloat));
 }
 
 // [reduction-nansum] The CPU's kernel takes no complex numbers, its sum does.
@@ -42,26 +41,22 @@ void nansum(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 // [/reduction-nansum]
 
-at::Tensor softmax(const at::Tensor& self, int64_t dim, bool half_to_float) {
-  return run_structured<at::native::structured_softmax_cpu_out>(
-      "aten::_softmax", has_fractions(self), self, dim, half_to_float);
-}
-
-at::Tensor log_softmax(
-    const at::Tensor& self, int64_t dim, bool half_to_float) {
-  return run_structured<at::native::structured_log_softmax_cpu_out>(
-      "aten::_log_softmax", has_fractions(self), self, dim, half_to_float);
-}
-
 }  // namespace
 
 void register_reductions(torch::Library& library) {
-  library.impl("sum.dim_IntList", &sum);
   for (const auto* const name : {"nansum", "nansum.out"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&nansum>());
   }
-  library.impl("_softmax", &softmax);
-  library.impl("_log_softmax", &log_softmax);
+  using namespace at::native;
+  namespace op = at::_ops;
+  register_structured<op::sum_dim_IntList, structured_sum_out, takes_sum>(
+      library);
+  register_structured<op::_softmax, structured_softmax_cpu_out, has_fractions>(
+      library);
+  register_structured<
+      op::_log_softmax,
+      structured_log_softmax_cpu_out,
+      has_fractions>(library);
 }
 
 }  // namespace openreg
