@@ -8,7 +8,6 @@
 #include <ATen/ops/convolution_backward_overrideable_ops.h>
 
 #include "csrc/aten/core/kernels.h"
-#include "csrc/aten/forms/alias.h"
 #include "csrc/aten/forms/structured.h"
 
 // PyTorch sends the convolutions of a device it does not know to these two.

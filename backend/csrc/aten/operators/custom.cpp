@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "csrc/aten/forms/alias.h"
 #include "csrc/aten/forms/structured.h"
 
 // Operators that ATen does not have, in a namespace of their own. What a

@@ -7,8 +7,6 @@
 #include <ATen/ops/zero_cpu_dispatch.h>
 
 #include "csrc/aten/core/kernels.h"
-#include "csrc/aten/forms/alias.h"
-#include "csrc/aten/forms/boxed.h"
 #include "csrc/aten/forms/structured.h"
 
 namespace openreg {

@@ -4,7 +4,6 @@
 #include <ATen/ops/index_select_ops.h>
 
 #include "csrc/aten/core/kernels.h"
-#include "csrc/aten/forms/boxed.h"
 #include "csrc/aten/forms/structured.h"
 
 // Two kernels that look at the values of an index. Whether one is in range is

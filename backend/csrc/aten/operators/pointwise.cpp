@@ -32,9 +32,7 @@
 #include <ATen/ops/threshold_backward_ops.h>
 
 #include "csrc/aten/core/kernels.h"
-#include "csrc/aten/forms/boxed.h"
 #include "csrc/aten/forms/structured.h"
-#include "csrc/runtime/trace.h"
 
 // The shortest way to a CPU kernel, for operators that take a microsecond: no
 // alias is made. PyTorch's structured kernel computes shape, strides and dtype

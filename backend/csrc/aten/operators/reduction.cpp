@@ -6,7 +6,6 @@
 #include <ATen/ops/sum_ops.h>
 
 #include "csrc/aten/core/kernels.h"
-#include "csrc/aten/forms/boxed.h"
 #include "csrc/aten/forms/structured.h"
 
 namespace openreg {
