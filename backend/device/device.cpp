@@ -80,8 +80,8 @@ orError_t reserve_addresses(Machine* machine) {
 // [/dev-reserve]
 
 // [dev-map-memory] A device's memory is a file without a name.
-bool map_memory(const Machine* machine, Device* device) {
-  const size_t capacity = machine->config.capacity;
+bool map_memory(Device* device) {
+  const size_t capacity = device->machine->config.capacity;
   const uintptr_t place = device->base + orReservedAddresses.kernel_offset;
   char name[32];
   std::snprintf(name, sizeof(name), "openreg-device-%d", device->index);
@@ -109,8 +109,10 @@ void close_memory(Machine* machine) {
 Machine* make_machine(const Config& config) {
   Machine* const machine = new Machine;
   machine->config = config;
-  for (int index = 0; index < config.device_count; ++index) {
+  // Also those beyond the count, which stay idle and empty.
+  for (int index = 0; index < kMaxDevices; ++index) {
     Device& device = machine->devices[index];
+    device.machine = machine;
     device.index = index;
     device.default_stream.device = &device;
     device.default_stream.handle = &device.default_stream;
@@ -186,7 +188,7 @@ orError_t open_machine(Machine* machine) {
   const int count = machine->config.device_count;
   bool done = true;
   for (int index = 0; index < count; ++index) {
-    done = done && map_memory(machine, &machine->devices[index]);
+    done = done && map_memory(&machine->devices[index]);
   }
   // A forked child loses both ranges, and a core dump leaves them out.
   const orAddressSpace& space = orReservedAddresses;
@@ -299,7 +301,7 @@ orError_t orDeviceSynchronize(void) {
     return orPeekAtLastError();
   }
   return guarded("orDeviceSynchronize", [&] {
-    wait_for_device(machine, device);
+    wait_for_device(device);
     return check_device(*device);
   });
 }
@@ -314,7 +316,7 @@ orError_t orDeviceReset(void) {
     return orPeekAtLastError();
   }
   return guarded("orDeviceReset", [&] {
-    for (const StreamRef& stream : streams_of(machine, device)) {
+    for (const StreamRef& stream : streams_of(device)) {
       if (holds(*stream)) {
         return fail(
             orErrorNotPermitted,
@@ -325,7 +327,7 @@ orError_t orDeviceReset(void) {
     }
     const std::lock_guard lock(device->failure.reset_mutex);
     set_failure(device, "it is being reset");
-    wait_for_device(machine, device);
+    wait_for_device(device);
     device->failure.sentence = nullptr;
     return orSuccess;
   });

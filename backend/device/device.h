@@ -60,8 +60,11 @@ class Handles {
   uintptr_t next_;
 };
 
+struct Machine;
+
 // [dev-device] One device: its part of the address space, and its blocks.
 struct Device {
+  Machine* machine = nullptr;
   int index = 0;
   uintptr_t base = 0;
   int memory = -1;  // the memfd behind the kernel range

@@ -106,26 +106,26 @@ Block find_pinned(Machine* machine, uintptr_t place) {
 }  // namespace
 
 // What is freed must not be in use.
-orError_t settle_device(Machine* machine, Device* device, const char* call) {
+orError_t settle_device(Device* device, const char* call) {
   if (check_outside(call) != orSuccess) {
     return orPeekAtLastError();
   }
   return guarded(call, [&] {
-    wait_for_device(machine, device);
+    wait_for_device(device);
     return orSuccess;
   });
 }
 
-size_t round_to_page(const Machine* machine, size_t bytes) {
-  const size_t page = machine->config.page;
+size_t round_to_page(const Device* device, size_t bytes) {
+  const size_t page = device->machine->config.page;
   return (bytes + page - 1) / page * page;
 }
 
 // A block is an entry in two lists: the device's and the fault handler's.
-uintptr_t add_block(const Machine* machine, Device* device, size_t size) {
+uintptr_t add_block(Device* device, size_t size) {
   // Compared first, so that rounding up cannot overflow.
-  const bool fits = size <= machine->config.capacity;
-  const uintptr_t base = fits ? take(device, round_to_page(machine, size)) : 0;
+  const bool fits = size <= device->machine->config.capacity;
+  const uintptr_t base = fits ? take(device, round_to_page(device, size)) : 0;
   if (base == 0) {
     fail(
         orErrorMemoryAllocation,
@@ -133,7 +133,7 @@ uintptr_t add_block(const Machine* machine, Device* device, size_t size) {
         device->index,
         size,
         device->free_bytes,
-        machine->config.capacity);
+        device->machine->config.capacity);
     return 0;
   }
   Record* const record = unused_record(device);
@@ -143,10 +143,10 @@ uintptr_t add_block(const Machine* machine, Device* device, size_t size) {
   return base;
 }
 
-void remove_block(const Machine* machine, Device* device, uintptr_t base) {
+void remove_block(Device* device, uintptr_t base) {
   const auto block = device->live.find(base);
   Record* const record = block->second;
-  give_back(device, base, round_to_page(machine, record->size));
+  give_back(device, base, round_to_page(device, record->size));
   record->base = 0;
   device->spare.push_back(record);
   device->live.erase(block);
@@ -194,7 +194,7 @@ orError_t orMalloc(void** ptr, size_t size) {
   }
   Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
-  const uintptr_t base = add_block(machine, device, size);
+  const uintptr_t base = add_block(device, size);
   if (base == 0) {
     return orPeekAtLastError();
   }
@@ -221,7 +221,7 @@ orError_t orFree(void* ptr) {
         ptr);
   }
   Device* const device = owner_of(machine, ptr);
-  if (settle_device(machine, device, "orFree") != orSuccess) {
+  if (settle_device(device, "orFree") != orSuccess) {
     return orPeekAtLastError();
   }
   const std::unique_lock lock(device->mutex);
@@ -235,11 +235,11 @@ orError_t orFree(void* ptr) {
         ptr);
   }
   const auto [base, record] = *block;
-  const size_t bytes = round_to_page(machine, record->size);
+  const size_t bytes = round_to_page(device, record->size);
   if (release_pages(device, base - device->base, bytes) != orSuccess) {
     return orPeekAtLastError();
   }
-  remove_block(machine, device, base);
+  remove_block(device, base);
   return orSuccess;
 }
 // [/dev-or-free]
@@ -285,7 +285,7 @@ orError_t orFreeHost(void* ptr) {
   // first use.
   if (machine->open) {
     for (Device& device : machine->devices) {
-      if (settle_device(machine, &device, "orFreeHost") != orSuccess) {
+      if (settle_device(&device, "orFreeHost") != orSuccess) {
         return orPeekAtLastError();
       }
     }

@@ -37,16 +37,16 @@ struct Block {
 
 // A live block at free addresses of `device`, whose mutex the caller holds.
 // `base` 0 after fail() when no gap is large enough.
-uintptr_t add_block(const Machine* machine, Device* device, size_t size);
+uintptr_t add_block(Device* device, size_t size);
 
 // The reverse; what the addresses lead to is the caller's business.
-void remove_block(const Machine* machine, Device* device, uintptr_t base);
+void remove_block(Device* device, uintptr_t base);
 
-size_t round_to_page(const Machine* machine, size_t bytes);
+size_t round_to_page(const Device* device, size_t bytes);
 
 // Waits for what may use memory that a call takes back; not permitted inside
 // the device's own work.
-orError_t settle_device(Machine* machine, Device* device, const char* call);
+orError_t settle_device(Device* device, const char* call);
 
 // The block of device or pinned memory that `address` points into.
 Block find_block(Machine* machine, const void* address);

@@ -28,9 +28,8 @@ bool map_pages(uintptr_t base, size_t bytes, int fd, size_t offset) {
 }
 // [/dev-map-pages]
 
-orError_t map_own_pages(
-    const Machine* machine, const Device* device, uintptr_t base, size_t size) {
-  const size_t bytes = round_to_page(machine, size);
+orError_t map_own_pages(const Device* device, uintptr_t base, size_t size) {
+  const size_t bytes = round_to_page(device, size);
   const size_t offset = base - device->base;
   if (map_pages(base, bytes, device->memory, offset)) {
     return orSuccess;
@@ -79,19 +78,16 @@ uintptr_t reopen(
 
 // [dev-import] Addresses of our own, and under them another device's pages.
 uintptr_t import_block(
-    const Machine* machine,
-    Device* device,
-    const orIpcMemHandle& handle,
-    const struct stat& file) {
-  const uintptr_t base = add_block(machine, device, handle.size);
+    Device* device, const orIpcMemHandle& handle, const struct stat& file) {
+  const uintptr_t base = add_block(device, handle.size);
   if (base == 0) {
     return 0;
   }
-  const size_t bytes = round_to_page(machine, handle.size);
+  const size_t bytes = round_to_page(device, handle.size);
   if (!map_pages(base, bytes, handle.fd, handle.offset)) {
     const char* const reason = std::strerror(errno);
-    map_own_pages(machine, device, base, handle.size);
-    remove_block(machine, device, base);
+    map_own_pages(device, base, handle.size);
+    remove_block(device, base);
     fail(
         orErrorMemoryAllocation,
         "cannot map %zu bytes of another process's device: %s",
@@ -156,7 +152,7 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
   const std::unique_lock lock(device->mutex);
   uintptr_t base = reopen(device, *handle, file);
   if (base == 0) {
-    base = import_block(machine, device, *handle, file);
+    base = import_block(device, *handle, file);
   }
   if (base == 0) {
     return orPeekAtLastError();
@@ -178,7 +174,7 @@ orError_t orIpcCloseMemHandle(void* ptr) {
   }
   if (find_block(machine, ptr).type == orMemoryTypeDevice) {
     Device* const device = owner_of(machine, ptr);
-    if (settle_device(machine, device, "orIpcCloseMemHandle") != orSuccess) {
+    if (settle_device(device, "orIpcCloseMemHandle") != orSuccess) {
       return orPeekAtLastError();
     }
     const std::unique_lock lock(device->mutex);
@@ -186,10 +182,10 @@ orError_t orIpcCloseMemHandle(void* ptr) {
     if (entry != device->imports.end()) {
       auto& [base, import] = *entry;
       if (import.uses == 1) {
-        if (map_own_pages(machine, device, base, import.size) != orSuccess) {
+        if (map_own_pages(device, base, import.size) != orSuccess) {
           return orPeekAtLastError();
         }
-        remove_block(machine, device, base);
+        remove_block(device, base);
         device->imports.erase(entry);
       } else {
         --import.uses;

@@ -142,10 +142,10 @@ StreamRef enter_any_stream(
   return stream;
 }
 
-std::vector<StreamRef> streams_of(Machine* machine, Device* device) {
+std::vector<StreamRef> streams_of(Device* device) {
   std::vector<StreamRef> found{StreamRef(StreamRef(), &device->default_stream)};
-  if (machine->open) {
-    machine->streams.each([&](const StreamRef& stream) {
+  if (device->machine->open) {
+    device->machine->streams.each([&](const StreamRef& stream) {
       if (stream->device == device) {
         found.push_back(stream);
       }
@@ -155,9 +155,9 @@ std::vector<StreamRef> streams_of(Machine* machine, Device* device) {
 }
 
 // All are marked before the first is waited for.
-void wait_for_device(Machine* machine, Device* device) {
+void wait_for_device(Device* device) {
   std::vector<MomentRef> moments;
-  for (const StreamRef& stream : streams_of(machine, device)) {
+  for (const StreamRef& stream : streams_of(device)) {
     if (!is_idle(*stream)) {
       moments.push_back(mark(*stream));
     }
@@ -225,9 +225,9 @@ orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
 }
 
 // What is pending is still done, so the worker or the last turn removes it.
-void emulator::forget_if_done(Machine* machine, const orStream& stream) {
+void emulator::forget_if_done(const orStream& stream) {
   if (stream.destroyed && is_idle(stream)) {
-    machine->streams.remove(stream.handle);
+    stream.device->machine->streams.remove(stream.handle);
   }
 }
 
@@ -253,7 +253,7 @@ orError_t orStreamDestroy(orStream_t stream) {
     found->destroyed = true;
     found->changed.notify_all();
   }
-  forget_if_done(machine, *found);
+  forget_if_done(*found);
   return orSuccess;
 }
 
@@ -364,7 +364,7 @@ orError_t orStreamEndTurn(orStream_t stream) {
     found->traced = std::move(found->traced->outer);
   }
   end_turn(*found);
-  forget_if_done(machine, *found);
+  forget_if_done(*found);
   return orSuccess;
 }
 
@@ -383,7 +383,7 @@ int orThreadHasTurn(void) {
   Machine* const machine = get_machine();
   const int devices = machine == nullptr ? 0 : machine->config.device_count;
   for (int index = 0; index < devices; ++index) {
-    for (const auto& stream : streams_of(machine, &machine->devices[index])) {
+    for (const auto& stream : streams_of(&machine->devices[index])) {
       if (holds(*stream)) {
         return 1;
       }

@@ -184,13 +184,13 @@ inline constexpr int kLeastPriority = 0;
 inline constexpr int kGreatestPriority = -1;
 
 // Removes a stream that is destroyed and has nothing more to do.
-void forget_if_done(Machine* machine, const orStream& stream);
+void forget_if_done(const orStream& stream);
 
 // All streams of a device, those that are being destroyed included.
-std::vector<StreamRef> streams_of(Machine* machine, Device* device);
+std::vector<StreamRef> streams_of(Device* device);
 
 // Waits for all work of a device, but for what this thread holds back itself.
-void wait_for_device(Machine* machine, Device* device);
+void wait_for_device(Device* device);
 
 extern std::atomic<Launch> launch_mode;
 

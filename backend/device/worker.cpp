@@ -165,7 +165,7 @@ void drain() {
   launch_mode = Launch::kBlocking;
   std::vector<StreamRef> streams;
   for (Device& device : machine->devices) {
-    for (StreamRef& stream : streams_of(machine, &device)) {
+    for (StreamRef& stream : streams_of(&device)) {
       drop_queue(*stream);
       streams.push_back(std::move(stream));
     }
@@ -189,8 +189,8 @@ void start_worker(const StreamRef& stream) {
   const SignalsBlocked blocked;
   std::thread([stream] {
     serve(stream);
-    if (Machine* const machine = ready_machine) {
-      forget_if_done(machine, *stream);
+    if (ready_machine != nullptr) {
+      forget_if_done(*stream);
     }
   }).detach();
   stream->has_worker = true;
