@@ -11,64 +11,76 @@ namespace emulator {
 
 namespace {
 
+// One end of a copy or set, and the block that it was found in.
+struct End {
+  const char* role;
+  const void* address;
+  Block block{};
+};
+
+// What a call asks for. It is done in the order of `stream`, or waited for in
+// the order of a default stream.
+struct Request {
+  const char* call;
+  bool wait;
+  orStream_t stream;
+  size_t count;
+  End dst;
+  End src{};  // a set has none
+};
+
 // [dev-check-range] A range must end where its block ends, or before.
 // Ordinary host memory is in no block: its bounds are the host's business.
-orError_t check_range(
-    Machine* machine,
-    const char* role,
-    const void* address,
-    size_t count,
-    Block* found) {
-  const Block block = *found = find_block(machine, address);
+orError_t check_range(Machine* machine, End* end, size_t count) {
+  const Block& block = end->block = find_block(machine, end->address);
   if (block.base == 0) {
-    if (!in_device_range(address)) {
+    if (!in_device_range(end->address)) {
       return orSuccess;
     }
     return fail(
         orErrorInvalidDevicePointer,
         "%s %p is in no live block of device memory; was it freed?",
-        role,
-        address);
+        end->role,
+        end->address);
   }
-  const size_t rest = block.base + block.size - to_integer(address);
+  const size_t rest = block.base + block.size - to_integer(end->address);
   if (count <= rest) {
     return orSuccess;
   }
   return fail(
       orErrorInvalidValue,
       "%s %p: %zu bytes pass the end of its block; expected at most %zu",
-      role,
-      address,
+      end->role,
+      end->address,
       count,
       rest);
 }
 // [/dev-check-range]
 
 // The kind of a copy must fit both pointers.
-orError_t check_side(
-    const char* role, const void* address, bool expect_device) {
-  if (in_device_range(address) == expect_device) {
+orError_t check_side(const End& end, bool expect_device) {
+  if (in_device_range(end.address) == expect_device) {
     return orSuccess;
   }
   return fail(
       orErrorInvalidMemcpyDirection,
       "%s %p is %s memory, but the kind expects %s memory",
-      role,
-      address,
+      end.role,
+      end.address,
       expect_device ? "host" : "device",
       expect_device ? "device" : "host");
 }
 
-orError_t check_owner(
-    Machine* machine, const char* role, const void* address, int index) {
-  if (in_device_range(address) && owner_of(machine, address)->index == index) {
+orError_t check_owner(Machine* machine, const End& end, int index) {
+  if (in_device_range(end.address) &&
+      owner_of(machine, end.address)->index == index) {
     return orSuccess;
   }
   return fail(
       orErrorInvalidDevicePointer,
       "%s %p is not memory of device %d",
-      role,
-      address,
+      end.role,
+      end.address,
       index);
 }
 
@@ -140,210 +152,160 @@ orError_t launch_task(
   });
 }
 
-// What a copy or set was found to be about, once nothing can be refused.
-struct Ends {
-  Block dst;
-  Block src;
-};
-
 // Pageable memory is the host's alone: nobody reads it later than promised,
 // and nobody writes it behind the host's back.
-bool is_pageable(const Block& block) {
-  return block.type == orMemoryTypeUnregistered;
+bool is_pageable(const End& end) {
+  return end.block.type == orMemoryTypeUnregistered;
 }
 
-orError_t check_ranges(
-    Machine* machine,
-    const void* dst,
-    const void* src,
-    size_t count,
-    Ends* ends) {
-  if (check_range(machine, "dst", dst, count, &ends->dst) != orSuccess ||
-      check_range(machine, "src", src, count, &ends->src) != orSuccess) {
-    return orPeekAtLastError();
+// Both ends must be given, be where `check_place` wants them, and have room.
+template <typename CheckPlace>
+orError_t check_ends(
+    Machine* machine, Request* request, CheckPlace&& check_place) {
+  if (request->count == 0) {
+    return orSuccess;
   }
-  return orSuccess;
+  if (request->dst.address == nullptr || request->src.address == nullptr) {
+    return fail(orErrorInvalidValue, "%s: dst or src is NULL", request->call);
+  }
+  orError_t error = check_place(request->dst);
+  if (error == orSuccess) {
+    error = check_place(request->src);
+  }
+  if (error == orSuccess) {
+    error = check_range(machine, &request->dst, request->count);
+  }
+  if (error == orSuccess) {
+    error = check_range(machine, &request->src, request->count);
+  }
+  return error;
 }
 
 // [dev-memcpy] In a kind's number, bit 0 puts dst on a device, bit 1 src.
-orError_t check_copy(
-    Machine* machine,
-    const char* call,
-    void* dst,
-    const void* src,
-    size_t count,
-    orMemcpyKind kind,
-    Ends* ends) {
+orError_t check_copy(Machine* machine, Request* request, orMemcpyKind kind) {
   const unsigned number = static_cast<unsigned>(kind);
   if (number > orMemcpyDefault) {
     return fail(
         orErrorInvalidMemcpyDirection,
         "%s: kind is %u; expected 0 to 4",
-        call,
+        request->call,
         number);
   }
-  if (count == 0) {
-    return orSuccess;
-  }
-  if (dst == nullptr || src == nullptr) {
-    return fail(orErrorInvalidValue, "%s: dst or src is NULL", call);
-  }
-  if (kind != orMemcpyDefault &&
-      (check_side("dst", dst, number & 1) != orSuccess ||
-       check_side("src", src, number & 2) != orSuccess)) {
-    return orPeekAtLastError();
-  }
-  return check_ranges(machine, dst, src, count, ends);
+  return check_ends(machine, request, [&](const End& end) {
+    const unsigned bit = &end == &request->dst ? 1 : 2;
+    return kind == orMemcpyDefault ? orSuccess : check_side(end, number & bit);
+  });
 }
 // [/dev-memcpy]
 
 orError_t check_peer_copy(
-    Machine* machine,
-    const char* call,
-    void* dst,
-    int dst_device,
-    const void* src,
-    int src_device,
-    size_t count,
-    Ends* ends) {
+    Machine* machine, Request* request, int dst_device, int src_device) {
   if (find_device(machine, dst_device) == nullptr ||
       find_device(machine, src_device) == nullptr) {
     return orPeekAtLastError();
   }
-  if (count == 0) {
-    return orSuccess;
-  }
-  if (dst == nullptr || src == nullptr) {
-    return fail(orErrorInvalidValue, "%s: dst or src is NULL", call);
-  }
-  if (check_owner(machine, "dst", dst, dst_device) != orSuccess ||
-      check_owner(machine, "src", src, src_device) != orSuccess) {
-    return orPeekAtLastError();
-  }
-  return check_ranges(machine, dst, src, count, ends);
+  return check_ends(machine, request, [&](const End& end) {
+    const bool is_dst = &end == &request->dst;
+    return check_owner(machine, end, is_dst ? dst_device : src_device);
+  });
 }
 
-orError_t check_set(
-    Machine* machine, const char* call, void* ptr, size_t count, Ends* ends) {
-  if (count == 0) {
+orError_t check_set(Machine* machine, Request* request) {
+  const void* const ptr = request->dst.address;
+  if (request->count == 0) {
     return orSuccess;
   }
   if (ptr == nullptr) {
-    return fail(orErrorInvalidValue, "%s: ptr is NULL", call);
+    return fail(orErrorInvalidValue, "%s: ptr is NULL", request->call);
   }
   if (!in_device_range(ptr)) {
     return fail(
         orErrorInvalidDevicePointer,
         "%s: %p is not device memory; the host can set its own",
-        call,
+        request->call,
         ptr);
   }
-  return check_range(machine, "ptr", ptr, count, &ends->dst);
+  return check_range(machine, &request->dst, request->count);
 }
 
 // [dev-launch-copy] Copies keep their promises about pageable memory.
 // A copy into it has been made when the call returns; of one out of it, at
 // least the source has been read.
-orError_t launch_copy(
-    const StreamRef& stream,
-    void* dst,
-    const void* src,
-    size_t count,
-    const Ends& ends,
-    bool wait) {
+orError_t launch_copy(const StreamRef& stream, const Request& request) {
+  const void* const src = request.src.address;
+  const size_t count = request.count;
   const auto stage = [&](Copy* copy) {
-    if (is_pageable(ends.src)) {
+    if (is_pageable(request.src)) {
       copy->staged.reset(new char[count]);
       std::memcpy(copy->staged.get(), src, count);
     }
   };
   return launch_task(
       stream,
-      Copy{reach(dst), reach(src), count, nullptr},
-      wait || is_pageable(ends.dst),
+      Copy{reach(request.dst.address), reach(src), count, nullptr},
+      request.wait || is_pageable(request.dst),
       stage);
 }
 // [/dev-launch-copy]
 
-// Copies in the order of `handle`, or of a default stream and then at once.
-struct Order {
-  const char* call;
-  bool wait;
-  orStream_t handle;
-};
-
 // Between pageable memory alone, or of no byte, a copy is no device's.
 template <typename Launch>
-orError_t in_order(
-    Machine* machine,
-    Order order,
-    size_t count,
-    const Ends& ends,
-    Launch&& launch) {
-  if (order.wait) {
-    const int owner = ends.dst.device >= 0 ? ends.dst.device : ends.src.device;
+orError_t in_order(Machine* machine, const Request& request, Launch&& launch) {
+  orStream_t handle = request.stream;
+  if (request.wait) {
+    const int dst_owner = request.dst.block.device;
+    const int owner = dst_owner >= 0 ? dst_owner : request.src.block.device;
     if (owner < 0) {
-      return launch(nullptr);
+      return launch(nullptr, request);
     }
-    order.handle = &machine->devices[owner].default_stream;
+    handle = &machine->devices[owner].default_stream;
   }
-  const StreamRef stream = enter_stream(machine, order.call, order.handle);
-  if (stream == nullptr || count == 0) {
+  const StreamRef stream = enter_stream(machine, request.call, handle);
+  if (stream == nullptr || request.count == 0) {
     return stream == nullptr ? orPeekAtLastError() : orSuccess;
   }
-  return guarded(order.call, [&] { return launch(stream); });
+  return guarded(request.call, [&] { return launch(stream, request); });
 }
 
-orError_t copy(
-    Order order, void* dst, const void* src, size_t count, orMemcpyKind kind) {
+orError_t copy(Request&& request, orMemcpyKind kind) {
   Machine* const machine = get_machine();
-  Ends ends;
-  if (machine == nullptr ||
-      check_copy(machine, order.call, dst, src, count, kind, &ends) !=
-          orSuccess) {
+  if (machine == nullptr) {
     return orPeekAtLastError();
   }
-  return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
-    return launch_copy(stream, dst, src, count, ends, order.wait);
-  });
+  if (const orError_t error = check_copy(machine, &request, kind)) {
+    return error;
+  }
+  return in_order(machine, request, launch_copy);
 }
 
-orError_t peer_copy(
-    Order order,
-    void* dst,
-    int dst_device,
-    const void* src,
-    int src_device,
-    size_t count) {
+orError_t peer_copy(Request&& request, int dst_device, int src_device) {
   Machine* const machine = get_machine();
-  Ends ends;
-  if (machine == nullptr || check_peer_copy(
-                                machine,
-                                order.call,
-                                dst,
-                                dst_device,
-                                src,
-                                src_device,
-                                count,
-                                &ends) != orSuccess) {
+  if (machine == nullptr) {
     return orPeekAtLastError();
   }
-  return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
-    return launch_copy(stream, dst, src, count, ends, order.wait);
-  });
+  if (const orError_t error =
+          check_peer_copy(machine, &request, dst_device, src_device)) {
+    return error;
+  }
+  return in_order(machine, request, launch_copy);
 }
 
-orError_t set(Order order, void* ptr, int value, size_t count) {
+orError_t set(Request&& request, int value) {
   Machine* const machine = get_machine();
-  Ends ends;
-  if (machine == nullptr ||
-      check_set(machine, order.call, ptr, count, &ends) != orSuccess) {
+  if (machine == nullptr) {
     return orPeekAtLastError();
   }
-  return in_order(machine, order, count, ends, [&](const StreamRef& stream) {
+  if (const orError_t error = check_set(machine, &request)) {
+    return error;
+  }
+  const auto launch_set = [&](const StreamRef& stream, const Request&) {
     return launch_task(
-        stream, Fill{reach(ptr), value, count}, order.wait, [](Fill*) {});
-  });
+        stream,
+        Fill{reach(request.dst.address), value, request.count},
+        request.wait,
+        [](Fill*) {});
+  };
+  return in_order(machine, request, launch_set);
 }
 
 }  // namespace
@@ -354,7 +316,8 @@ using namespace emulator;
 
 orError_t orMemcpy(
     void* dst, const void* src, size_t count, orMemcpyKind kind) {
-  return copy({"orMemcpy", true, nullptr}, dst, src, count, kind);
+  return copy(
+      {"orMemcpy", true, nullptr, count, {"dst", dst}, {"src", src}}, kind);
 }
 
 orError_t orMemcpyAsync(
@@ -363,13 +326,17 @@ orError_t orMemcpyAsync(
     size_t count,
     orMemcpyKind kind,
     orStream_t stream) {
-  return copy({"orMemcpyAsync", false, stream}, dst, src, count, kind);
+  return copy(
+      {"orMemcpyAsync", false, stream, count, {"dst", dst}, {"src", src}},
+      kind);
 }
 
 orError_t orMemcpyPeer(
     void* dst, int dst_device, const void* src, int src_device, size_t count) {
-  const Order order{"orMemcpyPeer", true, nullptr};
-  return peer_copy(order, dst, dst_device, src, src_device, count);
+  return peer_copy(
+      {"orMemcpyPeer", true, nullptr, count, {"dst", dst}, {"src", src}},
+      dst_device,
+      src_device);
 }
 
 orError_t orMemcpyPeerAsync(
@@ -379,14 +346,16 @@ orError_t orMemcpyPeerAsync(
     int src_device,
     size_t count,
     orStream_t stream) {
-  const Order order{"orMemcpyPeerAsync", false, stream};
-  return peer_copy(order, dst, dst_device, src, src_device, count);
+  return peer_copy(
+      {"orMemcpyPeerAsync", false, stream, count, {"dst", dst}, {"src", src}},
+      dst_device,
+      src_device);
 }
 
 orError_t orMemset(void* ptr, int value, size_t count) {
-  return set({"orMemset", true, nullptr}, ptr, value, count);
+  return set({"orMemset", true, nullptr, count, {"ptr", ptr}}, value);
 }
 
 orError_t orMemsetAsync(void* ptr, int value, size_t count, orStream_t stream) {
-  return set({"orMemsetAsync", false, stream}, ptr, value, count);
+  return set({"orMemsetAsync", false, stream, count, {"ptr", ptr}}, value);
 }
