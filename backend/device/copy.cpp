@@ -130,7 +130,7 @@ struct Fill {
 // Else it moves there, and `stage` sees to what the caller may change.
 template <typename Task, typename Stage>
 orError_t launch_task(
-    const StreamRef& stream, Task&& task, bool must, Stage&& stage) {
+    const StreamRef& stream, Task&& task, bool must_run_here, Stage&& stage) {
   if (stream == nullptr) {
     task();
     return orSuccess;
@@ -140,7 +140,7 @@ orError_t launch_task(
     return orSuccess;
   };
   Label label{Task::kKind, Task::kName, task.count};
-  return launch(stream, label, must, body, [&] {
+  return launch(stream, label, must_run_here, body, [&] {
     stage(&task);
     const auto run = [](void* args) {
       (*static_cast<Task*>(args))();
@@ -200,9 +200,11 @@ orError_t check_copy(Machine* machine, Request* request, orMemcpyKind kind) {
 
 orError_t check_peer_copy(
     Machine* machine, Request* request, int dst_device, int src_device) {
-  if (find_device(machine, dst_device) == nullptr ||
-      find_device(machine, src_device) == nullptr) {
-    return orPeekAtLastError();
+  for (const int index : {dst_device, src_device}) {
+    const Result<Device*> device = find_device(machine, index);
+    if (!device) {
+      return device.error();
+    }
   }
   return check_ends(machine, request, [&](const End& end) {
     const bool is_dst = &end == &request->dst;
@@ -260,42 +262,42 @@ orError_t in_order(Machine* machine, const Request& request, Launch&& launch) {
     }
     handle = &machine->devices[owner].default_stream;
   }
-  const StreamRef stream = enter_stream(machine, request.call, handle);
-  if (stream == nullptr || request.count == 0) {
-    return stream == nullptr ? orPeekAtLastError() : orSuccess;
+  const Result<StreamRef> stream = enter_stream(machine, request.call, handle);
+  if (!stream || request.count == 0) {
+    return stream.error();
   }
-  return guarded(request.call, [&] { return launch(stream, request); });
+  return guarded(request.call, [&] { return launch(stream.value(), request); });
 }
 
 orError_t copy(Request&& request, orMemcpyKind kind) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
-  if (const orError_t error = check_copy(machine, &request, kind)) {
+  if (const orError_t error = check_copy(machine.value(), &request, kind)) {
     return error;
   }
-  return in_order(machine, request, launch_copy);
+  return in_order(machine.value(), request, launch_copy);
 }
 
 orError_t peer_copy(Request&& request, int dst_device, int src_device) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
   if (const orError_t error =
-          check_peer_copy(machine, &request, dst_device, src_device)) {
+          check_peer_copy(machine.value(), &request, dst_device, src_device)) {
     return error;
   }
-  return in_order(machine, request, launch_copy);
+  return in_order(machine.value(), request, launch_copy);
 }
 
 orError_t set(Request&& request, int value) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
-  if (const orError_t error = check_set(machine, &request)) {
+  if (const orError_t error = check_set(machine.value(), &request)) {
     return error;
   }
   const auto launch_set = [&](const StreamRef& stream, const Request&) {
@@ -305,7 +307,7 @@ orError_t set(Request&& request, int value) {
         request.wait,
         [](Fill*) {});
   };
-  return in_order(machine, request, launch_set);
+  return in_order(machine.value(), request, launch_set);
 }
 
 }  // namespace

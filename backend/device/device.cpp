@@ -152,38 +152,36 @@ bool is_forked() {
 }
 
 // The first call of the process starts the machine.
-Machine* start_machine() {
+Result<Machine*> start_machine() {
   const std::lock_guard lock(start_mutex);
   if (forked) {
-    fail(
+    return fail(
         orErrorForkedProcess,
         "this process was forked from one that had used the device; start it "
         "with 'spawn' instead: multiprocessing.set_start_method('spawn')");
-    return nullptr;
   }
   static const Config& config = *new Config(read_config());
   if (!config.problem.empty()) {
-    fail(orErrorInvalidConfiguration, "%s", config.problem.c_str());
-    return nullptr;
+    return fail(orErrorInvalidConfiguration, "%s", config.problem.c_str());
   }
   if (ready_machine == nullptr) {
     launch_mode = config.launch;
     ready_machine = make_machine(config);
   }
-  return ready_machine;
+  return ready_machine.load();
 }
 
 // [dev-open] The first use of a device maps the memory of all.
 orError_t open_machine(Machine* machine) {
   const std::lock_guard lock(start_mutex);
-  if (find_device(machine, this_thread.device) == nullptr) {
-    return orPeekAtLastError();  // there are no devices
+  if (const Result<Device*> device = current_device(machine); !device) {
+    return device.error();  // there are none
   }
   if (machine->open) {
     return orSuccess;  // by another thread, a moment ago
   }
-  if (reserve_addresses(machine) != orSuccess) {
-    return orPeekAtLastError();
+  if (const orError_t error = reserve_addresses(machine)) {
+    return error;
   }
   const int count = machine->config.device_count;
   bool done = true;
@@ -213,22 +211,23 @@ orError_t open_machine(Machine* machine) {
 }
 // [/dev-open]
 
-// An index is checked in one place.
-Device* find_device(Machine* machine, int index) {
-  const int count = machine->config.device_count;
-  if (0 <= index && index < count) {
-    return &machine->devices[index];
-  }
+orError_t refuse_device(const Machine& machine, int index) {
+  const int count = machine.config.device_count;
   if (count == 0) {
-    fail(orErrorInvalidDevice, "there are no devices: OPENREG_DEVICE_COUNT=0");
-  } else {
-    fail(
-        orErrorInvalidDevice,
-        "device %d is out of range; expected 0 to %d",
-        index,
-        count - 1);
+    return fail(
+        orErrorInvalidDevice, "there are no devices: OPENREG_DEVICE_COUNT=0");
   }
-  return nullptr;
+  return fail(
+      orErrorInvalidDevice,
+      "device %d is out of range; expected 0 to %d",
+      index,
+      count - 1);
+}
+
+Result<Machine*> enter(const char* call) {
+  const Result<Machine*> machine = get_machine();
+  const orError_t error = machine ? check_outside(call) : machine.error();
+  return error == orSuccess ? machine : error;
 }
 
 }  // namespace emulator
@@ -241,34 +240,31 @@ orError_t orGetDeviceCount(int* count) {
   if (count == nullptr) {
     return fail(orErrorInvalidValue, "orGetDeviceCount: count is NULL");
   }
-  const Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (machine) {
+    *count = machine->config.device_count;
   }
-  *count = machine->config.device_count;
-  return orSuccess;
+  return machine.error();
 }
 
 // [dev-set-device] The current device is a number that each thread keeps.
 orError_t orSetDevice(int device) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr || find_device(machine, device) == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> found = find_device(get_machine(), device);
+  if (found) {
+    this_thread.device = device;
   }
-  this_thread.device = device;
-  return orSuccess;
+  return found.error();
 }
 
 orError_t orGetDevice(int* device) {
   if (device == nullptr) {
     return fail(orErrorInvalidValue, "orGetDevice: device is NULL");
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr ||
-      find_device(machine, this_thread.device) == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> current = current_device(get_machine());
+  if (!current) {
+    return current.error();
   }
-  *device = this_thread.device;
+  *device = current->index;
   return orSuccess;
 }
 // [/dev-set-device]
@@ -277,15 +273,15 @@ orError_t orGetDeviceProperties(orDeviceProp* prop, int device) {
   if (prop == nullptr) {
     return fail(orErrorInvalidValue, "orGetDeviceProperties: prop is NULL");
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr || find_device(machine, device) == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> found = find_device(get_machine(), device);
+  if (!found) {
+    return found.error();
   }
   cpu_set_t cpus[8] = {};  // as many as Linux can have
   sched_getaffinity(0, sizeof(cpus), cpus);
   *prop = {};
   std::snprintf(prop->name, sizeof(prop->name), "OpenReg");
-  prop->total_memory = machine->config.capacity;
+  prop->total_memory = found->machine->config.capacity;
   prop->major = 1;
   prop->minor = 0;
   prop->multi_processor_count = CPU_COUNT_S(sizeof(cpus), cpus);
@@ -293,15 +289,15 @@ orError_t orGetDeviceProperties(orDeviceProp* prop, int device) {
 }
 
 orError_t orDeviceSynchronize(void) {
-  Machine* const machine = get_machine();
-  Device* const device =
-      machine == nullptr ? nullptr : find_device(machine, this_thread.device);
-  if (device == nullptr || check_outside("orDeviceSynchronize") != orSuccess ||
-      check_device(*device) != orSuccess) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(enter("orDeviceSynchronize"));
+  if (!device) {
+    return device.error();
+  }
+  if (const orError_t error = check_device(*device)) {
+    return error;
   }
   return guarded("orDeviceSynchronize", [&] {
-    wait_for_device(device);
+    wait_for_device(device.value());
     return check_device(*device);
   });
 }
@@ -309,14 +305,12 @@ orError_t orDeviceSynchronize(void) {
 // [dev-reset] While it is reset, a device counts as failed.
 // While it lasts nothing is launched, and what is queued is dropped.
 orError_t orDeviceReset(void) {
-  Machine* const machine = get_machine();
-  Device* const device =
-      machine == nullptr ? nullptr : find_device(machine, this_thread.device);
-  if (device == nullptr || check_outside("orDeviceReset") != orSuccess) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(enter("orDeviceReset"));
+  if (!device) {
+    return device.error();
   }
   return guarded("orDeviceReset", [&] {
-    for (const StreamRef& stream : streams_of(device)) {
+    for (const StreamRef& stream : streams_of(device.value())) {
       if (holds(*stream)) {
         return fail(
             orErrorNotPermitted,
@@ -326,8 +320,8 @@ orError_t orDeviceReset(void) {
       }
     }
     const std::lock_guard lock(device->failure.reset_mutex);
-    set_failure(device, "it is being reset");
-    wait_for_device(device);
+    set_failure(device.value(), "it is being reset");
+    wait_for_device(device.value());
     device->failure.sentence = nullptr;
     return orSuccess;
   });
@@ -338,13 +332,13 @@ orError_t orGetAddressSpace(orAddressSpace* space) {
   if (space == nullptr) {
     return fail(orErrorInvalidValue, "orGetAddressSpace: space is NULL");
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
   const std::lock_guard lock(start_mutex);
-  if (reserve_addresses(machine) != orSuccess) {
-    return orPeekAtLastError();
+  if (const orError_t error = reserve_addresses(machine.value())) {
+    return error;
   }
   *space = orReservedAddresses;
   return orSuccess;

@@ -96,31 +96,48 @@ struct Machine {
 
 extern std::atomic<Machine*> ready_machine;
 
-Machine* start_machine();
+Result<Machine*> start_machine();
 orError_t open_machine(Machine* machine);
 
 // [dev-machine] The way into every call costs one load once it has succeeded.
-// NULL when there is no machine to be had; fail() has been called then.
-inline Machine* get_machine() {
+inline Result<Machine*> get_machine() {
   Machine* const machine = ready_machine.load(std::memory_order_acquire);
   return machine != nullptr ? machine : start_machine();
 }
 
 // As above, for the calls that use a device rather than describe it.
-inline Machine* use_machine() {
-  Machine* const machine = get_machine();
-  if (machine == nullptr || machine->open.load(std::memory_order_acquire)) {
+inline Result<Machine*> use_machine() {
+  const Result<Machine*> machine = get_machine();
+  if (!machine || machine->open.load(std::memory_order_acquire)) {
     return machine;
   }
-  return open_machine(machine) == orSuccess ? machine : nullptr;
+  const orError_t error = open_machine(machine.value());
+  return error == orSuccess ? machine : error;
 }
 // [/dev-machine]
+
+// As get_machine(), for the calls that the device's own work must not make.
+Result<Machine*> enter(const char* call);
 
 // Whether an ancestor of this process had used the device when it forked.
 bool is_forked();
 
-// The device, or NULL after fail() when `index` is out of range.
-Device* find_device(Machine* machine, int index);
+// An index is checked in one place.
+orError_t refuse_device(const Machine& machine, int index);
+
+inline Result<Device*> find_device(Result<Machine*> machine, int index) {
+  if (!machine) {
+    return machine.error();
+  }
+  if (0 <= index && index < machine->config.device_count) [[likely]] {
+    return &machine->devices[index];
+  }
+  return refuse_device(*machine, index);
+}
+
+inline Result<Device*> current_device(Result<Machine*> machine) {
+  return find_device(machine, this_thread.device);
+}
 
 inline orError_t check_device(const Device& device) {
   const char* const sentence = device.failure.sentence.load();
@@ -129,11 +146,10 @@ inline orError_t check_device(const Device& device) {
 
 // The default stream that a handle means, or NULL.
 inline orStream* find_default_stream(Machine* machine, orStream_t handle) {
-  const int count = machine == nullptr ? 0 : machine->config.device_count;
+  const int count = machine->config.device_count;
   if (handle == nullptr) {
-    const int index = this_thread.device;
-    return 0 <= index && index < count ? &machine->devices[index].default_stream
-                                       : nullptr;
+    return count == 0 ? nullptr
+                      : &machine->devices[this_thread.device].default_stream;
   }
   for (int index = 0; index < count; ++index) {
     if (handle == &machine->devices[index].default_stream) {
@@ -143,20 +159,46 @@ inline orStream* find_default_stream(Machine* machine, orStream_t handle) {
   return nullptr;
 }
 
-// What a call that launches or waits asks of its stream.
-// It must not come from inside the device's own work, and the device must not
-// have failed. Empty after fail().
-StreamRef enter_any_stream(
-    Machine* machine, const char* call, orStream_t handle);
+// One that is no default stream.
+Result<StreamRef> find_created_stream(
+    Machine* machine, orStream_t handle, bool destroyed_too);
 
-inline StreamRef enter_stream(
-    Machine* machine, const char* call, orStream_t handle) {
-  orStream* const stream = find_default_stream(machine, handle);
-  if (stream != nullptr && this_thread.inside == nullptr &&
-      stream->device->failure.sentence.load() == nullptr) [[likely]] {
+// A stream by its handle, NULL being the current device's default.
+inline Result<StreamRef> find_stream(
+    Result<Machine*> machine, orStream_t handle, bool destroyed_too = false) {
+  if (!machine) {
+    return machine.error();
+  }
+  orStream* const stream = find_default_stream(machine.value(), handle);
+  if (stream != nullptr) [[likely]] {
     return StreamRef(StreamRef(), stream);
   }
-  return enter_any_stream(machine, call, handle);
+  return find_created_stream(machine.value(), handle, destroyed_too);
+}
+
+// What a call that launches or waits asks of its stream.
+// It must not come from inside the device's own work, and the device must not
+// have failed.
+inline orError_t check_entry(const char* call, const orStream& stream) {
+  const orError_t error = check_outside(call);
+  return error == orSuccess ? check_device(*stream.device) : error;
+}
+
+Result<StreamRef> enter_created_stream(
+    Machine* machine, const char* call, orStream_t handle);
+
+inline Result<StreamRef> enter_stream(
+    Result<Machine*> machine, const char* call, orStream_t handle) {
+  if (!machine) {
+    return machine.error();
+  }
+  orStream* const stream = find_default_stream(machine.value(), handle);
+  if (stream == nullptr) [[unlikely]] {
+    return enter_created_stream(machine.value(), call, handle);
+  }
+  const orError_t error = check_entry(call, *stream);
+  return error == orSuccess ? StreamRef(StreamRef(), stream)
+                            : Result<StreamRef>(error);
 }
 
 }  // namespace emulator

@@ -5,6 +5,7 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "device/openreg.h"
 
@@ -17,6 +18,36 @@ struct Device;
 // Records this thread's last error and its sentence, and returns the error.
 __attribute__((format(printf, 2, 3))) orError_t
 fail(orError_t error, const char* format, ...);
+
+// [dev-result] What was asked for, or the error that says why there is none.
+// It is followed like a pointer. A function that takes one passes its error on.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(orError_t error) : error_(error) {}  // as fail() returns it
+  Result(T value) : value_(std::move(value)) {}
+
+  explicit operator bool() const {
+    return error_ == orSuccess;
+  }
+  orError_t error() const {
+    return error_;
+  }
+  const T& value() const {
+    return value_;
+  }
+  const T& operator->() const {
+    return value_;
+  }
+  decltype(auto) operator*() const {
+    return *value_;
+  }
+
+ private:
+  T value_{};
+  orError_t error_ = orSuccess;
+};
+// [/dev-result]
 
 // Calls that may run out of memory say so.
 template <typename Call>

@@ -37,13 +37,13 @@ bool should_wait(const Device& device) {
 
 namespace {
 
-EventRef find_event(Machine* machine, orEvent_t handle) {
-  if (machine == nullptr) {
-    return nullptr;
+Result<EventRef> find_event(Result<Machine*> machine, orEvent_t handle) {
+  if (!machine) {
+    return machine.error();
   }
   EventRef found = machine->open ? machine->events.find(handle) : nullptr;
   if (found == nullptr) {
-    fail(
+    return fail(
         orErrorInvalidResourceHandle,
         "%p is not an event, or was destroyed",
         static_cast<void*>(handle));
@@ -51,9 +51,9 @@ EventRef find_event(Machine* machine, orEvent_t handle) {
   return found;
 }
 
-MomentRef moment_of(const EventRef& event) {
-  const std::lock_guard lock(event->mutex);
-  return event->moment;
+MomentRef moment_of(orEvent& event) {
+  const std::lock_guard lock(event.mutex);
+  return event.moment;
 }
 
 // [dev-waits] A wait is work that looks now and then whether it is over.
@@ -103,8 +103,8 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
               nullptr,
               Arguments(new Wait(wait), release)});
     }
-    if (begin_turn(*stream) != orSuccess) {
-      return orPeekAtLastError();
+    if (const orError_t error = begin_turn(*stream)) {
+      return error;
     }
   }
   wait();
@@ -119,26 +119,30 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
 using namespace emulator;
 
 orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
-  Machine* const machine = use_machine();
-  const StreamRef place = enter_stream(machine, "orStreamWaitEvent", stream);
-  const EventRef found = place ? find_event(machine, event) : nullptr;
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> entered =
+      enter_stream(use_machine(), "orStreamWaitEvent", stream);
+  if (!entered) {
+    return entered.error();
   }
-  const MomentRef moment = moment_of(found);
+  const Result<EventRef> found = find_event(entered->device->machine, event);
+  if (!found) {
+    return found.error();
+  }
+  const MomentRef moment = moment_of(*found);
   if (moment == nullptr || moment->is_done()) {
     return orSuccess;
   }
   return guarded("orStreamWaitEvent", [&] {
-    return launch_wait(place, EventWait{moment, place->device});
+    return launch_wait(entered.value(), EventWait{moment, entered->device});
   });
 }
 
 orError_t orStreamWaitValue64(
     orStream_t stream, const uint64_t* address, uint64_t value) {
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> entered =
+      enter_stream(use_machine(), "orStreamWaitValue64", stream);
+  if (!entered) {
+    return entered.error();
   }
   if (address == nullptr || to_integer(address) % sizeof(*address) != 0 ||
       in_device_range(address)) {
@@ -147,12 +151,9 @@ orError_t orStreamWaitValue64(
         "orStreamWaitValue64: %p is not an aligned address of host memory",
         static_cast<const void*>(address));
   }
-  const StreamRef place = enter_stream(machine, "orStreamWaitValue64", stream);
-  if (place == nullptr) {
-    return orPeekAtLastError();
-  }
   return guarded("orStreamWaitValue64", [&] {
-    return launch_wait(place, ValueWait{address, value, place->device});
+    return launch_wait(
+        entered.value(), ValueWait{address, value, entered->device});
   });
 }
 
@@ -166,13 +167,13 @@ orError_t orEventCreate(orEvent_t* event, unsigned flags) {
         "orEventCreate: flags are %u; expected 0 or 2",
         flags);
   }
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(use_machine());
+  if (!device) {
+    return device.error();
   }
   return guarded("orEventCreate", [&] {
-    *event = machine->events.add([&](orEvent* made, orEvent_t) {
-      made->device = &machine->devices[this_thread.device];
+    *event = device->machine->events.add([&](orEvent* made, orEvent_t) {
+      made->device = device.value();
       made->flags = flags;
     });
     return orSuccess;
@@ -180,33 +181,34 @@ orError_t orEventCreate(orEvent_t* event, unsigned flags) {
 }
 
 orError_t orEventDestroy(orEvent_t event) {
-  Machine* const machine = get_machine();
-  const EventRef found = find_event(machine, event);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<EventRef> found = find_event(get_machine(), event);
+  if (found) {
+    found->device->machine->events.remove(event);
   }
-  machine->events.remove(event);
-  return orSuccess;
+  return found.error();
 }
 
 // [dev-event-record] To record again is to name another moment.
 // Who waits for the one before has it in hand.
 orError_t orEventRecord(orEvent_t event, orStream_t stream) {
-  Machine* const machine = use_machine();
-  const StreamRef place = enter_stream(machine, "orEventRecord", stream);
-  const EventRef found = place ? find_event(machine, event) : nullptr;
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> entered =
+      enter_stream(use_machine(), "orEventRecord", stream);
+  if (!entered) {
+    return entered.error();
   }
-  if (found->device != place->device) {
+  const Result<EventRef> found = find_event(entered->device->machine, event);
+  if (!found) {
+    return found.error();
+  }
+  if (found->device != entered->device) {
     return fail(
         orErrorInvalidResourceHandle,
         "orEventRecord: the event is of device %d, the stream of device %d",
         found->device->index,
-        place->device->index);
+        entered->device->index);
   }
   return guarded("orEventRecord", [&] {
-    MomentRef moment = mark(*place);
+    MomentRef moment = mark(*entered);
     const std::lock_guard lock(found->mutex);
     found->moment = std::move(moment);
     return orSuccess;
@@ -215,20 +217,23 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
 // [/dev-event-record]
 
 orError_t orEventQuery(orEvent_t event) {
-  const EventRef found = find_event(get_machine(), event);
-  if (found == nullptr || check_device(*found->device) != orSuccess) {
-    return orPeekAtLastError();
+  const Result<EventRef> found = find_event(get_machine(), event);
+  if (!found) {
+    return found.error();
   }
-  const MomentRef moment = moment_of(found);
+  if (const orError_t error = check_device(*found->device)) {
+    return error;
+  }
+  const MomentRef moment = moment_of(*found);
   return moment == nullptr || moment->is_done() ? orSuccess : orErrorNotReady;
 }
 
 orError_t orEventSynchronize(orEvent_t event) {
-  const EventRef found = find_event(get_machine(), event);
-  if (found == nullptr || check_outside("orEventSynchronize") != orSuccess) {
-    return orPeekAtLastError();
+  const Result<EventRef> found = find_event(enter("orEventSynchronize"), event);
+  if (!found) {
+    return found.error();
   }
-  if (const MomentRef moment = moment_of(found)) {
+  if (const MomentRef moment = moment_of(*found)) {
     moment->wait();
   }
   return check_device(*found->device);
@@ -240,11 +245,10 @@ orError_t orEventElapsedTime(
     return fail(
         orErrorInvalidValue, "orEventElapsedTime: milliseconds is NULL");
   }
-  Machine* const machine = get_machine();
-  const EventRef from = find_event(machine, start);
-  const EventRef to = from ? find_event(machine, end) : nullptr;
-  if (to == nullptr) {
-    return orPeekAtLastError();
+  const Result<EventRef> from = find_event(get_machine(), start);
+  const Result<EventRef> to = from ? find_event(get_machine(), end) : from;
+  if (!to) {
+    return to.error();
   }
   if (from->device != to->device) {
     return fail(
@@ -253,8 +257,8 @@ orError_t orEventElapsedTime(
         from->device->index,
         to->device->index);
   }
-  const MomentRef first = moment_of(from);
-  const MomentRef last = moment_of(to);
+  const MomentRef first = moment_of(*from);
+  const MomentRef last = moment_of(*to);
   if (((from->flags | to->flags) & orEventDisableTiming) != 0 ||
       first == nullptr || last == nullptr) {
     return fail(
@@ -262,8 +266,8 @@ orError_t orEventElapsedTime(
         "orEventElapsedTime: both events must be recorded, and made without "
         "orEventDisableTiming");
   }
-  if (check_device(*from->device) != orSuccess) {
-    return orPeekAtLastError();
+  if (const orError_t error = check_device(*from->device)) {
+    return error;
   }
   if (!first->is_done() || !last->is_done()) {
     return orErrorNotReady;

@@ -104,21 +104,18 @@ orError_t orLaunchKernel(
     void* args,
     orReleaseFn release) {
   Arguments arguments(args, release);
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> entered =
+      enter_stream(use_machine(), "orLaunchKernel", stream);
+  if (!entered) {
+    return entered.error();
   }
   if (name == nullptr || fn == nullptr) {
     return fail(orErrorInvalidValue, "orLaunchKernel: name or fn is NULL");
   }
-  const StreamRef place = enter_stream(machine, "orLaunchKernel", stream);
-  if (place == nullptr) {
-    return orPeekAtLastError();
-  }
   Label label{orTraceKernel, name};
   return guarded("orLaunchKernel", [&] {
     return launch(
-        place,
+        entered.value(),
         label,
         false,
         [&] { return run_kernel(fn, args); },
@@ -130,21 +127,18 @@ orError_t orLaunchKernel(
 orError_t orLaunchHostFunc(
     orStream_t stream, orHostFn fn, void* args, orReleaseFn release) {
   Arguments arguments(args, release);
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> entered =
+      enter_stream(use_machine(), "orLaunchHostFunc", stream);
+  if (!entered) {
+    return entered.error();
   }
   if (fn == nullptr) {
     return fail(orErrorInvalidValue, "orLaunchHostFunc: fn is NULL");
   }
-  const StreamRef place = enter_stream(machine, "orLaunchHostFunc", stream);
-  if (place == nullptr) {
-    return orPeekAtLastError();
-  }
   Label label{orTraceHostFunc, "host function"};
   return guarded("orLaunchHostFunc", [&] {
     return launch(
-        place,
+        entered.value(),
         label,
         false,
         [&] { return run_host(fn, args); },

@@ -23,21 +23,21 @@ template <typename Body, typename Pack>
 orError_t launch(
     const StreamRef& stream,
     Label& label,
-    bool must,
+    bool must_run_here,
     Body&& body,
     Pack&& pack) {
   announce(*stream, &label);
-  const Claim claimed = claim(*stream, must);
-  if (claimed == Claim::kHere) [[likely]] {
-    const orError_t answer = run(*stream, label, body);
-    end_turn(*stream);
-    return answer == orSuccess ? orSuccess
-                               : report_kernel(*stream, label.name, answer);
+  const Result<Claim> claimed = claim(*stream, must_run_here);
+  if (!claimed) [[unlikely]] {
+    return claimed.error();
   }
-  if (claimed == Claim::kFailed) {
-    return orPeekAtLastError();
+  if (claimed.value() == Claim::kLater) [[unlikely]] {
+    return queue(stream, pack());
   }
-  return queue(stream, pack());
+  const orError_t answer = run(*stream, label, body);
+  end_turn(*stream);
+  return answer == orSuccess ? orSuccess
+                             : report_kernel(*stream, label.name, answer);
 }
 // [/dev-run-or-queue]
 

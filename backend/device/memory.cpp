@@ -107,8 +107,8 @@ Block find_pinned(Machine* machine, uintptr_t place) {
 
 // What is freed must not be in use.
 orError_t settle_device(Device* device, const char* call) {
-  if (check_outside(call) != orSuccess) {
-    return orPeekAtLastError();
+  if (const orError_t error = check_outside(call)) {
+    return error;
   }
   return guarded(call, [&] {
     wait_for_device(device);
@@ -122,19 +122,18 @@ size_t round_to_page(const Device* device, size_t bytes) {
 }
 
 // A block is an entry in two lists: the device's and the fault handler's.
-uintptr_t add_block(Device* device, size_t size) {
+Result<uintptr_t> add_block(Device* device, size_t size) {
   // Compared first, so that rounding up cannot overflow.
   const bool fits = size <= device->machine->config.capacity;
   const uintptr_t base = fits ? take(device, round_to_page(device, size)) : 0;
   if (base == 0) {
-    fail(
+    return fail(
         orErrorMemoryAllocation,
         "device %d has no gap of %zu bytes; %zu of its %zu bytes are free",
         device->index,
         size,
         device->free_bytes,
         device->machine->config.capacity);
-    return 0;
   }
   Record* const record = unused_record(device);
   record->size = size;
@@ -184,21 +183,20 @@ orError_t orMalloc(void** ptr, size_t size) {
   if (ptr == nullptr) {
     return fail(orErrorInvalidValue, "orMalloc: ptr is NULL");
   }
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(use_machine());
+  if (!device) {
+    return device.error();
   }
   if (size == 0) {
     *ptr = nullptr;
     return orSuccess;
   }
-  Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
-  const uintptr_t base = add_block(device, size);
-  if (base == 0) {
-    return orPeekAtLastError();
+  const Result<uintptr_t> base = add_block(device.value(), size);
+  if (!base) {
+    return base.error();
   }
-  *ptr = reinterpret_cast<void*>(base);
+  *ptr = reinterpret_cast<void*>(base.value());
   return orSuccess;
 }
 // [/dev-or-malloc]
@@ -209,20 +207,20 @@ orError_t orFree(void* ptr) {
   if (ptr == nullptr || is_forked()) {
     return orSuccess;  // what a parent allocated is the parent's to free
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
   // Rules out all that is in no block, host memory too.
-  if (find_block(machine, ptr).type != orMemoryTypeDevice) {
+  if (find_block(machine.value(), ptr).type != orMemoryTypeDevice) {
     return fail(
         orErrorInvalidDevicePointer,
         "orFree: %p is in no live block of device memory; was it freed?",
         ptr);
   }
-  Device* const device = owner_of(machine, ptr);
-  if (settle_device(device, "orFree") != orSuccess) {
-    return orPeekAtLastError();
+  Device* const device = owner_of(machine.value(), ptr);
+  if (const orError_t error = settle_device(device, "orFree")) {
+    return error;
   }
   const std::unique_lock lock(device->mutex);
   const auto block = device->live.find(to_integer(ptr));
@@ -236,8 +234,9 @@ orError_t orFree(void* ptr) {
   }
   const auto [base, record] = *block;
   const size_t bytes = round_to_page(device, record->size);
-  if (release_pages(device, base - device->base, bytes) != orSuccess) {
-    return orPeekAtLastError();
+  const size_t start = base - device->base;
+  if (const orError_t error = release_pages(device, start, bytes)) {
+    return error;
   }
   remove_block(device, base);
   return orSuccess;
@@ -249,9 +248,9 @@ orError_t orMallocHost(void** ptr, size_t size) {
   if (ptr == nullptr) {
     return fail(orErrorInvalidValue, "orMallocHost: ptr is NULL");
   }
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(use_machine());
+  if (!device) {
+    return device.error();
   }
   if (size == 0) {
     *ptr = nullptr;
@@ -267,8 +266,8 @@ orError_t orMallocHost(void** ptr, size_t size) {
         size,
         std::strerror(errno));
   }
-  const std::unique_lock lock(machine->pinned_mutex);
-  machine->pinned[to_integer(base)] = {size, this_thread.device};
+  const std::unique_lock lock(device->machine->pinned_mutex);
+  device->machine->pinned[to_integer(base)] = {size, device->index};
   *ptr = base;
   return orSuccess;
 }
@@ -277,16 +276,16 @@ orError_t orFreeHost(void* ptr) {
   if (ptr == nullptr || is_forked()) {
     return orSuccess;
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
   // Any device may use pinned memory. As in find_block, no lock before the
   // first use.
   if (machine->open) {
     for (Device& device : machine->devices) {
-      if (settle_device(&device, "orFreeHost") != orSuccess) {
-        return orPeekAtLastError();
+      if (const orError_t error = settle_device(&device, "orFreeHost")) {
+        return error;
       }
     }
     const std::unique_lock lock(machine->pinned_mutex);
@@ -311,14 +310,13 @@ orError_t orMemGetInfo(size_t* free, size_t* total) {
   if (free == nullptr || total == nullptr) {
     return fail(orErrorInvalidValue, "orMemGetInfo: free or total is NULL");
   }
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(use_machine());
+  if (!device) {
+    return device.error();
   }
-  const Device* const device = &machine->devices[this_thread.device];
   const std::shared_lock lock(device->mutex);
   *free = device->free_bytes;
-  *total = machine->config.capacity;
+  *total = device->machine->config.capacity;
   return orSuccess;
 }
 
@@ -329,11 +327,11 @@ orError_t orPointerGetAttributes(
     return fail(
         orErrorInvalidValue, "orPointerGetAttributes: attributes is NULL");
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
-  const Block block = find_block(machine, ptr);
+  const Block block = find_block(machine.value(), ptr);
   if (block.base == 0 && in_device_range(ptr)) {
     return fail(
         orErrorInvalidDevicePointer,

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "device/openreg.h"
+#include "device/error.h"
 
 // Blocks of memory, and what an address says.
 
@@ -36,8 +36,8 @@ struct Block {
 };
 
 // A live block at free addresses of `device`, whose mutex the caller holds.
-// `base` 0 after fail() when no gap is large enough.
-uintptr_t add_block(Device* device, size_t size);
+// None when no gap is large enough.
+Result<uintptr_t> add_block(Device* device, size_t size);
 
 // The reverse; what the addresses lead to is the caller's business.
 void remove_block(Device* device, uintptr_t base);

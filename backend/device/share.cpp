@@ -43,7 +43,7 @@ orError_t map_own_pages(const Device* device, uintptr_t base, size_t size) {
 
 // Checked here, because a range past the file's end would fault in a kernel.
 orError_t check_handle(
-    const Machine* machine, const orIpcMemHandle& handle, struct stat* file) {
+    const Device* device, const orIpcMemHandle& handle, struct stat* file) {
   if (fstat(handle.fd, file) != 0 || !S_ISREG(file->st_mode)) {
     return fail(
         orErrorInvalidResourceHandle,
@@ -51,7 +51,7 @@ orError_t check_handle(
         handle.fd);
   }
   const size_t length = file->st_size;
-  if (handle.offset % machine->config.page != 0 || handle.size == 0 ||
+  if (handle.offset % device->machine->config.page != 0 || handle.size == 0 ||
       handle.offset > length || handle.size > length - handle.offset) {
     return fail(
         orErrorInvalidValue,
@@ -77,23 +77,23 @@ uintptr_t reopen(
 }
 
 // [dev-import] Addresses of our own, and under them another device's pages.
-uintptr_t import_block(
+Result<uintptr_t> import_block(
     Device* device, const orIpcMemHandle& handle, const struct stat& file) {
-  const uintptr_t base = add_block(device, handle.size);
-  if (base == 0) {
-    return 0;
+  const Result<uintptr_t> added = add_block(device, handle.size);
+  if (!added) {
+    return added;
   }
+  const uintptr_t base = added.value();
   const size_t bytes = round_to_page(device, handle.size);
   if (!map_pages(base, bytes, handle.fd, handle.offset)) {
     const char* const reason = std::strerror(errno);
     map_own_pages(device, base, handle.size);
     remove_block(device, base);
-    fail(
+    return fail(
         orErrorMemoryAllocation,
         "cannot map %zu bytes of another process's device: %s",
         handle.size,
         reason);
-    return 0;
   }
   device->imports[base] = {
       file.st_dev, file.st_ino, handle.offset, handle.size, 1};
@@ -112,18 +112,18 @@ orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
   if (handle == nullptr) {
     return fail(orErrorInvalidValue, "orIpcGetMemHandle: handle is NULL");
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
-  const Block block = find_block(machine, ptr);
+  const Block block = find_block(machine.value(), ptr);
   if (block.type != orMemoryTypeDevice || block.base != to_integer(ptr)) {
     return fail(
         orErrorInvalidDevicePointer,
         "orIpcGetMemHandle: %p is not the start of a live block of a device",
         ptr);
   }
-  const Device* const device = owner_of(machine, ptr);
+  const Device* const device = owner_of(machine.value(), ptr);
   const std::shared_lock lock(device->mutex);
   if (device->imports.count(block.base) != 0) {
     return fail(
@@ -142,22 +142,22 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
     return fail(
         orErrorInvalidValue, "orIpcOpenMemHandle: ptr or handle is NULL");
   }
-  Machine* const machine = use_machine();
+  const Result<Device*> device = current_device(use_machine());
+  if (!device) {
+    return device.error();
+  }
   struct stat file{};
-  if (machine == nullptr ||
-      check_handle(machine, *handle, &file) != orSuccess) {
-    return orPeekAtLastError();
+  if (const orError_t error = check_handle(device.value(), *handle, &file)) {
+    return error;
   }
-  Device* const device = &machine->devices[this_thread.device];
   const std::unique_lock lock(device->mutex);
-  uintptr_t base = reopen(device, *handle, file);
-  if (base == 0) {
-    base = import_block(device, *handle, file);
+  const uintptr_t open = reopen(device.value(), *handle, file);
+  const Result<uintptr_t> base =
+      open != 0 ? open : import_block(device.value(), *handle, file);
+  if (!base) {
+    return base.error();
   }
-  if (base == 0) {
-    return orPeekAtLastError();
-  }
-  *ptr = reinterpret_cast<void*>(base);
+  *ptr = reinterpret_cast<void*>(base.value());
   return orSuccess;
 }
 // [/dev-ipc-open]
@@ -168,22 +168,22 @@ orError_t orIpcCloseMemHandle(void* ptr) {
   if (is_forked()) {
     return orSuccess;  // what a parent opened is the parent's to close
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = get_machine();
+  if (!machine) {
+    return machine.error();
   }
-  if (find_block(machine, ptr).type == orMemoryTypeDevice) {
-    Device* const device = owner_of(machine, ptr);
-    if (settle_device(device, "orIpcCloseMemHandle") != orSuccess) {
-      return orPeekAtLastError();
+  if (find_block(machine.value(), ptr).type == orMemoryTypeDevice) {
+    Device* const device = owner_of(machine.value(), ptr);
+    if (const orError_t error = settle_device(device, "orIpcCloseMemHandle")) {
+      return error;
     }
     const std::unique_lock lock(device->mutex);
     const auto entry = device->imports.find(to_integer(ptr));
     if (entry != device->imports.end()) {
       auto& [base, import] = *entry;
       if (import.uses == 1) {
-        if (map_own_pages(device, base, import.size) != orSuccess) {
-          return orPeekAtLastError();
+        if (const orError_t error = map_own_pages(device, base, import.size)) {
+          return error;
         }
         remove_block(device, base);
         device->imports.erase(entry);

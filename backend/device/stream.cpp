@@ -88,58 +88,48 @@ orError_t begin_turn(orStream& stream) {
   lock.unlock();
   stream.holder.store(number_thread());
   stream.depth = 1;
-  if (check_device(*stream.device) != orSuccess) {
+  const orError_t error = check_device(*stream.device);
+  if (error != orSuccess) {
     end_turn(stream);
-    return orErrorDeviceFailed;
   }
-  return orSuccess;
+  return error;
 }
 // [/dev-begin-turn]
 
 // Default streams are compared with, the others looked up.
-StreamRef find_stream(Machine* machine, orStream_t handle) {
-  if (orStream* const stream = find_default_stream(machine, handle)) {
-    return StreamRef(StreamRef(), stream);
-  }
+Result<StreamRef> find_created_stream(
+    Machine* machine, orStream_t handle, bool destroyed_too) {
   if (handle == nullptr) {
-    find_device(machine, this_thread.device);  // there are no devices
-    return nullptr;
+    return current_device(machine).error();  // there are no devices
   }
   // As in find_block, no lock before the first use.
   StreamRef found = machine->open ? machine->streams.find(handle) : nullptr;
-  if (found == nullptr || found->destroyed) {
-    fail(
+  if (found == nullptr || (found->destroyed && !destroyed_too)) {
+    return fail(
         orErrorInvalidResourceHandle,
         "%p is not a stream, or was destroyed",
         static_cast<void*>(handle));
-    return nullptr;
   }
   return found;
 }
 
-orError_t check_outside(const char* call) {
-  if (this_thread.inside == nullptr) [[likely]] {
-    return orSuccess;
+Result<StreamRef> enter_created_stream(
+    Machine* machine, const char* call, orStream_t handle) {
+  Result<StreamRef> stream = find_created_stream(machine, handle, false);
+  const orError_t error = stream ? check_entry(call, *stream) : stream.error();
+  if (error != orSuccess) {
+    return error;
   }
+  return stream;
+}
+
+orError_t report_inside(const char* call) {
   return fail(
       orErrorNotPermitted,
       "%s was called from inside %s, which the device runs; work that it "
       "launched or waited for could not begin",
       call,
       this_thread.inside);
-}
-
-StreamRef enter_any_stream(
-    Machine* machine, const char* call, orStream_t handle) {
-  if (machine == nullptr) {
-    return nullptr;
-  }
-  StreamRef stream = find_stream(machine, handle);
-  if (stream != nullptr && (check_outside(call) != orSuccess ||
-                            check_device(*stream->device) != orSuccess)) {
-    return nullptr;
-  }
-  return stream;
 }
 
 std::vector<StreamRef> streams_of(Device* device) {
@@ -176,14 +166,11 @@ orError_t orDeviceGetDefaultStream(orStream_t* stream, int device) {
     return fail(
         orErrorInvalidValue, "orDeviceGetDefaultStream: stream is NULL");
   }
-  Machine* const machine = get_machine();
-  Device* const place =
-      machine == nullptr ? nullptr : find_device(machine, device);
-  if (place == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> found = find_device(get_machine(), device);
+  if (found) {
+    *stream = &found->default_stream;
   }
-  *stream = &place->default_stream;
-  return orSuccess;
+  return found.error();
 }
 
 orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -192,14 +179,12 @@ orError_t orDeviceGetStreamPriorityRange(int* least, int* greatest) {
         orErrorInvalidValue,
         "orDeviceGetStreamPriorityRange: least or greatest is NULL");
   }
-  Machine* const machine = get_machine();
-  if (machine == nullptr ||
-      find_device(machine, this_thread.device) == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(get_machine());
+  if (device) {
+    *least = kLeastPriority;
+    *greatest = kGreatestPriority;
   }
-  *least = kLeastPriority;
-  *greatest = kGreatestPriority;
-  return orSuccess;
+  return device.error();
 }
 
 // A stream costs no thread until work is queued for it.
@@ -208,14 +193,15 @@ orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
     return fail(
         orErrorInvalidValue, "orStreamCreateWithPriority: stream is NULL");
   }
-  Machine* const machine = use_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
+  const Result<Device*> device = current_device(use_machine());
+  if (!device) {
+    return device.error();
   }
   return guarded("orStreamCreateWithPriority", [&] {
-    *stream = machine->streams.add([&](orStream* made, orStream_t handle) {
+    Handles<orStream>& streams = device->machine->streams;
+    *stream = streams.add([&](orStream* made, orStream_t handle) {
       static std::atomic<uint64_t> last{0};
-      made->device = &machine->devices[this_thread.device];
+      made->device = device.value();
       made->handle = handle;
       made->number = ++last;
       made->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
@@ -232,11 +218,9 @@ void emulator::forget_if_done(const orStream& stream) {
 }
 
 orError_t orStreamDestroy(orStream_t stream) {
-  Machine* const machine = get_machine();
-  const StreamRef found =
-      machine == nullptr ? nullptr : find_stream(machine, stream);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> found = find_stream(get_machine(), stream);
+  if (!found) {
+    return found.error();
   }
   if (found->number == 0) {
     return fail(
@@ -261,47 +245,42 @@ orError_t orStreamGetDevice(orStream_t stream, int* device) {
   if (device == nullptr) {
     return fail(orErrorInvalidValue, "orStreamGetDevice: device is NULL");
   }
-  Machine* const machine = get_machine();
-  const StreamRef found =
-      machine == nullptr ? nullptr : find_stream(machine, stream);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> found = find_stream(get_machine(), stream);
+  if (found) {
+    *device = found->device->index;
   }
-  *device = found->device->index;
-  return orSuccess;
+  return found.error();
 }
 
 orError_t orStreamGetPriority(orStream_t stream, int* priority) {
   if (priority == nullptr) {
     return fail(orErrorInvalidValue, "orStreamGetPriority: priority is NULL");
   }
-  Machine* const machine = get_machine();
-  const StreamRef found =
-      machine == nullptr ? nullptr : find_stream(machine, stream);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> found = find_stream(get_machine(), stream);
+  if (found) {
+    *priority = found->priority;
   }
-  *priority = found->priority;
-  return orSuccess;
+  return found.error();
 }
 
 // A turn of this thread's own is not work that it could wait for.
 orError_t orStreamQuery(orStream_t stream) {
-  Machine* const machine = get_machine();
-  const StreamRef found =
-      machine == nullptr ? nullptr : find_stream(machine, stream);
-  if (found == nullptr || check_device(*found->device) != orSuccess) {
-    return orPeekAtLastError();
+  const Result<StreamRef> found = find_stream(get_machine(), stream);
+  if (!found) {
+    return found.error();
+  }
+  if (const orError_t error = check_device(*found->device)) {
+    return error;
   }
   const uint64_t own = holds(*found) ? kBusy | 1 : 0;
   return found->state.load() == own ? orSuccess : orErrorNotReady;
 }
 
 orError_t orStreamSynchronize(orStream_t stream) {
-  const StreamRef found =
+  const Result<StreamRef> found =
       enter_stream(get_machine(), "orStreamSynchronize", stream);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  if (!found) {
+    return found.error();
   }
   if (is_idle(*found)) {
     return orSuccess;
@@ -316,10 +295,10 @@ orError_t orStreamBeginTurn(orStream_t stream, const char* name) {
   if (name == nullptr) {
     return fail(orErrorInvalidValue, "orStreamBeginTurn: name is NULL");
   }
-  const StreamRef found =
+  const Result<StreamRef> found =
       enter_stream(use_machine(), "orStreamBeginTurn", stream);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  if (!found) {
+    return found.error();
   }
   return guarded("orStreamBeginTurn", [&] {
     Label label{orTraceTurn, name};
@@ -342,17 +321,9 @@ orError_t orStreamBeginTurn(orStream_t stream, const char* name) {
 
 // Also of a stream that was destroyed or a device that failed meanwhile.
 orError_t orStreamEndTurn(orStream_t stream) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr) {
-    return orPeekAtLastError();
-  }
-  const bool is_default = find_default_stream(machine, stream) != nullptr;
-  const StreamRef destroyed =
-      machine->open && !is_default ? machine->streams.find(stream) : nullptr;
-  const StreamRef found =
-      destroyed != nullptr ? destroyed : find_stream(machine, stream);
-  if (found == nullptr) {
-    return orPeekAtLastError();
+  const Result<StreamRef> found = find_stream(get_machine(), stream, true);
+  if (!found) {
+    return found.error();
   }
   if (!holds(*found)) {
     return fail(
@@ -369,10 +340,8 @@ orError_t orStreamEndTurn(orStream_t stream) {
 }
 
 int orStreamRunsInline(orStream_t stream) {
-  Machine* const machine = get_machine();
-  const StreamRef found =
-      machine == nullptr ? nullptr : find_stream(machine, stream);
-  if (found == nullptr || this_thread.inside != nullptr ||
+  const Result<StreamRef> found = find_stream(get_machine(), stream);
+  if (!found || this_thread.inside != nullptr ||
       found->device->failure.sentence.load() != nullptr) {
     return 0;
   }
@@ -380,8 +349,8 @@ int orStreamRunsInline(orStream_t stream) {
 }
 
 int orThreadHasTurn(void) {
-  Machine* const machine = get_machine();
-  const int devices = machine == nullptr ? 0 : machine->config.device_count;
+  const Result<Machine*> machine = get_machine();
+  const int devices = machine ? machine->config.device_count : 0;
   for (int index = 0; index < devices; ++index) {
     for (const auto& stream : streams_of(&machine->devices[index])) {
       if (holds(*stream)) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/config.h"
+#include "device/error.h"
 #include "device/event.h"
 #include "device/trace.h"
 
@@ -173,12 +174,12 @@ orError_t begin_turn(orStream& stream);
 // The moment when all work launched on `stream` so far is done. May throw.
 MomentRef mark(orStream& stream);
 
-// A stream by its handle, NULL being the current device's default. Empty after
-// fail() when there is none.
-StreamRef find_stream(Machine* machine, orStream_t handle);
+orError_t report_inside(const char* call);
 
 // orErrorNotPermitted inside the device's own work.
-orError_t check_outside(const char* call);
+inline orError_t check_outside(const char* call) {
+  return this_thread.inside == nullptr ? orSuccess : report_inside(call);
+}
 
 inline constexpr int kLeastPriority = 0;
 inline constexpr int kGreatestPriority = -1;
@@ -201,12 +202,12 @@ inline bool prefers_caller(const orStream& stream) {
 }
 
 // [dev-claim] The launch mode decides who runs a piece of work.
-// `must` leaves no choice: it waits for its turn, as all does in `blocking`.
-enum class Claim { kHere, kLater, kFailed };
+// What must run here waits for its turn, as all does in `blocking`.
+enum class Claim { kHere, kLater };
 
-inline Claim claim(orStream& stream, bool must) {
-  must =
-      must || launch_mode.load(std::memory_order_relaxed) == Launch::kBlocking;
+inline Result<Claim> claim(orStream& stream, bool must_run_here) {
+  const Launch mode = launch_mode.load(std::memory_order_relaxed);
+  const bool must = must_run_here || mode == Launch::kBlocking;
   if (must || prefers_caller(stream) ? take_turn(stream) : join_turn(stream))
       [[likely]] {
     return Claim::kHere;
@@ -214,7 +215,8 @@ inline Claim claim(orStream& stream, bool must) {
   if (!must) {
     return Claim::kLater;
   }
-  return begin_turn(stream) == orSuccess ? Claim::kHere : Claim::kFailed;
+  const orError_t error = begin_turn(stream);
+  return error == orSuccess ? Claim::kHere : Result<Claim>(error);
 }
 // [/dev-claim]
 

@@ -72,9 +72,9 @@ using namespace emulator;
 
 orError_t orTraceSubscribe(
     orSubscriber_t* subscriber, orTraceFn fn, void* user) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr || check_outside("orTraceSubscribe") != orSuccess) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = enter("orTraceSubscribe");
+  if (!machine) {
+    return machine.error();
   }
   if (subscriber == nullptr || fn == nullptr) {
     return fail(
@@ -93,9 +93,9 @@ orError_t orTraceSubscribe(
 }
 
 orError_t orTraceUnsubscribe(orSubscriber_t subscriber) {
-  Machine* const machine = get_machine();
-  if (machine == nullptr || check_outside("orTraceUnsubscribe") != orSuccess) {
-    return orPeekAtLastError();
+  const Result<Machine*> machine = enter("orTraceUnsubscribe");
+  if (!machine) {
+    return machine.error();
   }
   const std::unique_lock lock(machine->tracing_mutex);
   if (std::erase_if(machine->subscribers, [&](const orSubscriber& other) {
