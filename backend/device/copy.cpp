@@ -102,9 +102,6 @@ struct Copy {
   static constexpr const char* kName = "copy";
 
   void operator()() const {
-    if (count == 0) {
-      return;  // whatever the pointers
-    }
     std::memmove(dst, staged ? staged.get() : src, count);
   }
 };
@@ -119,9 +116,6 @@ struct Fill {
   static constexpr const char* kName = "set";
 
   void operator()() const {
-    if (count == 0) {
-      return;
-    }
     std::memset(dst, value, count);
   }
 };
@@ -142,13 +136,7 @@ orError_t launch_task(
   Label label{Task::kKind, Task::kName, task.count};
   return launch(stream, label, must_run_here, body, [&] {
     stage(&task);
-    const auto run = [](void* args) {
-      (*static_cast<Task*>(args))();
-      return orSuccess;
-    };
-    const auto release = [](void* args) { delete static_cast<Task*>(args); };
-    Arguments args(new Task(std::move(task)), release);
-    return Work{label, run, nullptr, std::move(args)};
+    return pack(label, std::move(task));
   });
 }
 
@@ -258,7 +246,7 @@ orError_t in_order(Machine* machine, const Request& request, Launch&& launch) {
     const int dst_owner = request.dst.block.device;
     const int owner = dst_owner >= 0 ? dst_owner : request.src.block.device;
     if (owner < 0) {
-      return launch(nullptr, request);
+      return request.count == 0 ? orSuccess : launch(nullptr, request);
     }
     handle = &machine->devices[owner].default_stream;
   }

@@ -90,18 +90,8 @@ template <typename Wait>
 orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
   if (!join_turn(*stream)) {
     if (launch_mode.load(std::memory_order_relaxed) != Launch::kBlocking) {
-      const auto run = [](void* args) {
-        (*static_cast<const Wait*>(args))();
-        return orSuccess;
-      };
-      const auto release = [](void* args) { delete static_cast<Wait*>(args); };
-      return queue(
-          stream,
-          Work{
-              {orTraceKernel, "wait"},  // of the stream's own, not traced
-              run,
-              nullptr,
-              Arguments(new Wait(wait), release)});
+      // Of the stream's own, so it is not traced.
+      return queue(stream, pack({orTraceKernel, "wait"}, wait));
     }
     if (const orError_t error = begin_turn(*stream)) {
       return error;

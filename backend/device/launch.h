@@ -17,6 +17,17 @@ void run_queued(orStream& stream, const Work& work);
 orError_t report_kernel(
     const orStream& stream, const char* name, orError_t answer);
 
+// Work that calls a copy of `task`, which is on the heap.
+template <typename Task>
+Work pack(const Label& label, Task task) {
+  const auto run = [](void* args) {
+    (*static_cast<const Task*>(args))();
+    return orSuccess;
+  };
+  const auto release = [](void* args) { delete static_cast<Task*>(args); };
+  return {label, run, nullptr, Arguments(new Task(std::move(task)), release)};
+}
+
 // [dev-run-or-queue] Work runs here in its turn, or is packed up for later.
 // What is packed has the label with what was announced.
 template <typename Body, typename Pack>
