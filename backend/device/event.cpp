@@ -200,7 +200,7 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
   return guarded("orEventRecord", [&] {
     MomentRef moment = mark(*entered);
     const std::lock_guard lock(found->mutex);
-    found->moment = std::move(moment);
+    found->moment.swap(moment);
     return orSuccess;
   });
 }

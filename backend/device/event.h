@@ -16,6 +16,10 @@ struct Device;
 // A point in a stream's order, which comes once.
 class Moment {
  public:
+  Moment() = default;
+  // One that has come already.
+  explicit Moment(uint64_t time) : done_(true), time_(time) {}
+
   bool is_done() const {
     return done_.load(std::memory_order_acquire);
   }

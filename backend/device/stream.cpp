@@ -39,8 +39,8 @@ void resume(orStream& stream) {
 
 // Nothing is marked where nothing is pending, nor inside one's own turn.
 MomentRef mark(orStream& stream) {
-  MomentRef moment = std::make_shared<Moment>();
   if (!is_idle(stream) && !holds(stream)) {
+    MomentRef moment = std::make_shared<Moment>();
     const std::lock_guard lock(stream.mutex);
     if (!is_ending()) {
       stream.queue.emplace_back(moment);
@@ -49,8 +49,7 @@ MomentRef mark(orStream& stream) {
       return moment;
     }
   }
-  moment->complete();
-  return moment;
+  return std::make_shared<Moment>(now());
 }
 // [/dev-settle]
 
