@@ -62,14 +62,9 @@ void check_options(
   }
 }
 
+// [boxed-argument] What takes an argument's place in the CPU's call.
 c10::IValue to_alias(
-    Aliases& aliases,
-    c10::DeviceIndex device,
-    const c10::FunctionSchema& schema,
-    const c10::Argument& argument,
-    c10::IValue value,
-    Needs needs) {
-  const bool written = writes(schema, argument);
+    Aliases& aliases, bool written, Needs needs, c10::IValue value) {
   const bool list = value.isList();
   const auto alias = [&](const at::Tensor& tensor) {
     if (needs == Needs::kCopies && tensor.defined()) {
@@ -84,15 +79,10 @@ c10::IValue to_alias(
                      tensor.contiguous(tensor.suggest_memory_format()))
                : aliases.alias(tensor, written);
   };
-  // [boxed-argument] What takes an argument's place in the CPU's call.
-  check_options(schema, device, argument, value);
-  if (value.isDevice()) {
-    return c10::Device(c10::kCPU);
-  }
-  value = host_generator(device, argument, std::move(value));
-  return change_tensors(std::move(value), alias);
-  // [/boxed-argument]
+  return value.isDevice() ? c10::IValue(c10::Device(c10::kCPU))
+                          : change_tensors(std::move(value), alias);
 }
+// [/boxed-argument]
 
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
 template <c10::DispatchKey key, Needs needs = Needs::kNothing>
@@ -108,9 +98,11 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto form = packs(schema) ? Needs::kCopies : needs;
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
+    const auto& argument = schema.arguments()[i];
     auto& value = (*stack)[first + i];
-    value = to_alias(
-        aliases, device, schema, schema.arguments()[i], std::move(value), form);
+    check_options(schema, device, argument, value);
+    value = host_generator(device, argument, std::move(value));
+    value = to_alias(aliases, writes(schema, argument), form, std::move(value));
   }
   const auto kernel = [&] {
     if constexpr (needs == Needs::kDtypes) {

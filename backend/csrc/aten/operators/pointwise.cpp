@@ -197,18 +197,17 @@ void launch_halves(Kernel& kernel, const char* name, const Args&... args) {
 // [pointwise-out] With out=: on shifted addresses, or by the alias kernel.
 template <typename Kernel, typename Op, typename... Args>
 at::Tensor& write_out(at::Tensor& out, const Args&... args) {
-  if (!out.is_privateuseone()) {
-    return Boxed<Op>::call(args..., out);
+  if (out.is_privateuseone()) {
+    const Call call(out.device().index(), full_name<Op>);
+    if (shifts(call, out, args...)) {
+      Into<Kernel> kernel(out);
+      kernel.meta(args...);
+      const LoopOf loop(call);
+      kernel.impl(args..., out);
+      return out;
+    }
   }
-  const Call call(out.device().index(), full_name<Op>);
-  if (!shifts(call, out, args...)) {
-    return Boxed<Op>::call(args..., out);
-  }
-  Into<Kernel> kernel(out);
-  kernel.meta(args...);
-  const LoopOf loop(call);
-  kernel.impl(args..., out);
-  return out;
+  return Boxed<Op>::call(args..., out);
 }
 // [/pointwise-out]
 
