@@ -7,7 +7,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/MemoryOverlap.h>
-#include <c10/util/strides.h>
 
 #include "csrc/runtime/generator.h"
 
@@ -73,9 +72,18 @@ bool is_strided_output(
     const c10::Argument& argument, const c10::IValue& value) {
   const auto tensor =
       argument.is_out() && value.isTensor() ? value.toTensor() : at::Tensor();
-  return tensor.defined() &&
-         tensor.key_set().has(c10::DispatchKey::PrivateUse1) &&
-         tensor.strides() != c10::contiguous_strides(tensor.sizes());
+  if (!tensor.defined() ||
+      !tensor.key_set().has(c10::DispatchKey::PrivateUse1)) {
+    return false;
+  }
+  int64_t contiguous = 1;
+  for (auto dim = tensor.dim(); dim-- > 0;) {
+    if (tensor.stride(dim) != contiguous) {
+      return true;
+    }
+    contiguous *= std::max<int64_t>(tensor.size(dim), 1);
+  }
+  return false;
 }
 
 }  // namespace
