@@ -216,6 +216,12 @@ def test_a_dtype_that_the_kernel_has_is_left_alone() -> None:
     assert x.real.sqrt().dtype == torch.float16
 
 
+def test_dtypes_that_have_none_in_common_are_not_asked_for_it() -> None:
+    number, index = torch.tensor(3.0).to(torch.float8_e4m3fn), torch.tensor([0])
+    taken = number.to("openreg").index_select(0, index.to("openreg"))
+    assert torch.equal(taken.cpu(), number.index_select(0, index))
+
+
 def test_a_sum_leaves_out_each_complex_number_with_a_nan() -> None:
     nan = float("nan")
     for dtype in torch.complex64, torch.complex128, torch.complex32:
