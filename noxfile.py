@@ -53,7 +53,7 @@ PIP = {
 ROOMS = {
     "backend/device": 3000,
     "backend/csrc/runtime": 2600,
-    "backend/csrc/aten": 3400,
+    "backend/csrc/aten": 3300,
     "book/_ext": 3300,
 }
 BOOK_WITH_TESTS = 5840  # those in a browser aside
