@@ -54,6 +54,7 @@ ROOMS = {
     "backend/device": 3000,
     "backend/csrc/runtime": 2600,
     "backend/csrc/aten": 3300,
+    "backend/csrc/profiler": 600,
     "book/_ext": 3300,
 }
 BOOK_WITH_TESTS = 5840  # those in a browser aside

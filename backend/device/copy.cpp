@@ -96,10 +96,10 @@ struct Copy {
   void* dst;
   const void* src;
   size_t count;
-  std::unique_ptr<char[]> staged;  // what src was, where src is NULL
+  const char* name;
+  std::unique_ptr<char[]> staged{};  // what src was, where it is pageable
 
   static constexpr orTraceKind kKind = orTraceCopy;
-  static constexpr const char* kName = "copy";
 
   void operator()() const {
     std::memmove(dst, staged ? staged.get() : src, count);
@@ -113,7 +113,7 @@ struct Fill {
   size_t count;
 
   static constexpr orTraceKind kKind = orTraceSet;
-  static constexpr const char* kName = "set";
+  static constexpr const char* name = "Memset (Device)";
 
   void operator()() const {
     std::memset(dst, value, count);
@@ -133,7 +133,7 @@ orError_t launch_task(
     task();
     return orSuccess;
   };
-  Label label{Task::kKind, Task::kName, task.count};
+  Label label{Task::kKind, task.name, task.count};
   return launch(stream, label, must_run_here, body, [&] {
     stage(&task);
     return pack(label, std::move(task));
@@ -144,6 +144,21 @@ orError_t launch_task(
 // and nobody writes it behind the host's back.
 bool is_pageable(const End& end) {
   return end.block.type == orMemoryTypeUnregistered;
+}
+
+// What profilers call a copy: a pageable end is what makes it slow.
+const char* name_copy(const Request& request) {
+  static constexpr const char* names[3][3] = {
+      {"Memcpy HtoH (Pageable -> Pageable)",
+       "Memcpy HtoH (Pageable -> Pinned)",
+       "Memcpy HtoD (Pageable -> Device)"},
+      {"Memcpy HtoH (Pinned -> Pageable)",
+       "Memcpy HtoH (Pinned -> Pinned)",
+       "Memcpy HtoD (Pinned -> Device)"},
+      {"Memcpy DtoH (Device -> Pageable)",
+       "Memcpy DtoH (Device -> Pinned)",
+       "Memcpy DtoD (Device -> Device)"}};
+  return names[request.src.block.type][request.dst.block.type];
 }
 
 // Both ends must be given, be where `check_place` wants them, and have room.
@@ -232,7 +247,7 @@ orError_t launch_copy(const StreamRef& stream, const Request& request) {
   };
   return launch_task(
       stream,
-      Copy{reach(request.dst.address), reach(src), count, nullptr},
+      Copy{reach(request.dst.address), reach(src), count, name_copy(request)},
       request.wait || is_pageable(request.dst),
       stage);
 }

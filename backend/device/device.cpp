@@ -296,6 +296,8 @@ orError_t orDeviceSynchronize(void) {
   if (const orError_t error = check_device(*device)) {
     return error;
   }
+  Label label{orTraceWait, "orDeviceSynchronize"};
+  const Announced announced(device->default_stream, &label);
   return guarded("orDeviceSynchronize", [&] {
     wait_for_device(device.value());
     return check_device(*device);

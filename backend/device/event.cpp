@@ -223,6 +223,8 @@ orError_t orEventSynchronize(orEvent_t event) {
   if (!found) {
     return found.error();
   }
+  Label label{orTraceWait, "orEventSynchronize"};
+  const Announced announced(found->device->default_stream, &label);
   if (const MomentRef moment = moment_of(*found)) {
     moment->wait();
   }

@@ -37,7 +37,7 @@ orError_t launch(
     bool must_run_here,
     Body&& body,
     Pack&& pack) {
-  announce(*stream, &label);
+  const Announced announced(*stream, &label);
   const Result<Claim> claimed = claim(*stream, must_run_here);
   if (!claimed) [[unlikely]] {
     return claimed.error();

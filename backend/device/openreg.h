@@ -398,6 +398,7 @@ typedef enum orTracePhase {
   orTraceLaunch = 0, /* on the thread that launches */
   orTraceStart = 1,  /* on the thread that runs the work */
   orTraceEnd = 2,
+  orTraceReturn = 3, /* the call that launched or waited ends; not a turn's */
 } orTracePhase;
 
 typedef enum orTraceKind {
@@ -406,17 +407,21 @@ typedef enum orTraceKind {
   orTraceSet = 2,
   orTraceHostFunc = 3,
   orTraceTurn = 4, /* what a thread does between begin and end of its turn */
+  orTraceWait = 5, /* the host's: a launch and a return, and nothing runs */
 } orTraceKind;
 
 typedef struct orTraceRecord {
   orTracePhase phase;
   orTraceKind kind;
-  const char* name; /* the launch's or turn's; "copy", "set", "host function" */
+  const char* name; /* the launch's, turn's or waiting call's; as CUDA's tools
+                       have it, "Memcpy HtoD (Pinned -> Device)" or
+                       "Memset (Device)"; "host function" */
   int device;
-  int thread;       /* that launched the work: its gettid() */
-  uint64_t stream;  /* 0 for a default stream, else a number of its own */
+  int thread;       /* that launched the work, or waits: its gettid() */
+  uint64_t stream;  /* 0 for a default stream, or none that is waited for;
+                       else a number of its own */
   size_t bytes;     /* of a copy or set, else 0 */
-  uint64_t work;    /* the same in the three records of one piece of work */
+  uint64_t work;    /* the same in all records of one piece of work */
   uint64_t time_ns; /* of CLOCK_MONOTONIC */
 } orTraceRecord;
 
@@ -428,7 +433,8 @@ typedef struct orSubscriber* orSubscriber_t;
 /* Calls fn(record, user) for all work that is launched from now on, in every
  * launch mode: each has a launch, a start and an end, in this order, and those
  * of one stream come in its order. Work that was dropped has only the first.
- * Waits for events and values are a stream's own business and have none.
+ * The return of a launch comes at any time after it. Waits of the host have a
+ * launch and a return; those of a stream are its own business and have none.
  * A name is the launcher's choice; PyTorch's backend gives an operator's full
  * name, as the dispatcher prints it: "aten::add.Tensor", "aten::cumsum".
  * There may be several subscribers. Calls come from several threads, each on

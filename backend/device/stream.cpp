@@ -281,11 +281,12 @@ orError_t orStreamSynchronize(orStream_t stream) {
   if (!found) {
     return found.error();
   }
-  if (is_idle(*found)) {
-    return orSuccess;
-  }
+  Label label{orTraceWait, "orStreamSynchronize"};
+  const Announced announced(*found, &label);
   return guarded("orStreamSynchronize", [&] {
-    mark(*found)->wait();
+    if (!is_idle(*found)) {
+      mark(*found)->wait();
+    }
     return check_device(*found->device);
   });
 }

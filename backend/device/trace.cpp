@@ -57,14 +57,10 @@ void announce_traced(const orStream& stream, Label* label) {
   write_trace(orTraceLaunch, stream, *label);
 }
 
-namespace {
-
-void count_subscribers(const Machine& machine) {
+static void count_subscribers(const Machine& machine) {
   std::atomic_ref(orTraceSubscribers)
       .store(static_cast<int>(machine.subscribers.size()));
 }
-
-}  // namespace
 
 }  // namespace emulator
 
@@ -83,10 +79,8 @@ orError_t orTraceSubscribe(
   return guarded("orTraceSubscribe", [&] {
     static uintptr_t last = 0x5B5C000000000000;
     const std::unique_lock lock(machine->tracing_mutex);
-    const auto handle = reinterpret_cast<orSubscriber_t>(last + 16);
-    machine->subscribers.push_back({handle, fn, user, last_work});
-    last += 16;
-    *subscriber = handle;
+    *subscriber = reinterpret_cast<orSubscriber_t>(last += 16);
+    machine->subscribers.push_back({*subscriber, fn, user, last_work});
     count_subscribers(*machine);
     return orSuccess;
   });

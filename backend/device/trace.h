@@ -41,6 +41,20 @@ inline void announce(const orStream& stream, Label* label) {
 }
 // [/dev-announce]
 
+// Lives as long as the call that launches, or that makes the host wait.
+struct Announced {
+  Announced(const orStream& place, Label* work) : stream(place), label(work) {
+    announce(place, work);
+  }
+  ~Announced() {
+    if (label->work != 0) [[unlikely]] {
+      write_trace(orTraceReturn, stream, *label);
+    }
+  }
+  const orStream& stream;
+  const Label* const label;
+};
+
 template <typename Body>
 orError_t run(const orStream& stream, const Label& label, Body&& body) {
   if (label.work != 0) [[unlikely]] {

@@ -7,6 +7,7 @@ median of each counts. A ratio is the device's median over the CPU's.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -283,6 +284,27 @@ def memory_peak(device: str) -> int:
     return peak
 
 
+def profiling() -> dict[str, float]:
+    """Microseconds of an `add_` of one element, beside each kind of profile."""
+    from torch.profiler import ProfilerActivity, profile
+
+    one = torch.ones(1, device="openreg")
+    kinds: dict[str, Any] = {
+        "no profile": contextlib.nullcontext,
+        "of the host": lambda: profile(activities=[ProfilerActivity.CPU]),
+        "of both": lambda: profile(
+            activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
+        ),
+    }
+    samples: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(ROUNDS):
+        for name, kind in kinds.items():
+            with kind():
+                taken = seconds(lambda: one.add_(1), 2000)
+            samples[name].append(taken / 2000 * 1e6)
+    return {name: median(taken) for name, taken in samples.items()}
+
+
 def import_times() -> tuple[float, float]:
     """Milliseconds of `import torch`, without the backend and with it."""
     times: dict[str, list[float]] = {"0": [], "1": []}
@@ -358,6 +380,7 @@ def collect() -> dict[str, Any]:
         "allocation": allocation(),
         "overlap": ask("overlap", COLUMNS["async"]),
         "memory": ask("memory", COLUMNS["auto"]),
+        "profile": ask("profile", COLUMNS["auto"] | {"KINETO_LOG_LEVEL": "5"}),
         "import": import_times(),
     }
 
@@ -400,6 +423,9 @@ def show(figures: dict[str, Any]) -> None:
     cpu, device = figures["memory"]
     print(f"\npeak of a transformer step, bytes: {cpu} on the CPU, ", end="")
     print(f"{device} on the device ({device / cpu:.2f})")
+    print("\nadd_ of one element while a profile runs, microseconds")
+    for name, taken in figures["profile"].items():
+        print(f"{name:24}{taken:10.2f}")
     bare, loaded = figures["import"]
     print(f"import torch: {bare:.0f} ms, with the backend {loaded:.0f} ms")
 
@@ -440,6 +466,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "steps, one thread": lambda: on_calling_thread("train step"),
     "overlap": overlap,
     "ways": ways,
+    "profile": profiling,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],
 }
 

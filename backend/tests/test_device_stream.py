@@ -1029,11 +1029,15 @@ def test_many_threads_streams_events_and_turns(driver, mode):
 # Tracing
 
 
-KERNEL, COPY, SET, HOST, TURN = range(5)
+KERNEL, COPY, SET, HOST, TURN, WAIT = range(6)
+RETURN = 3
 
 
 class Trace(list):
-    """The records of what happens inside a `with`."""
+    """The records of what happens inside a `with`; the host's are `calls`."""
+
+    def __init__(self):
+        self.calls = []
 
     def __enter__(self):
         self.function = d.TraceFunction(self.note)
@@ -1047,8 +1051,11 @@ class Trace(list):
     def note(self, record, user):
         assert user == 5
         found = record.contents
-        self.append({name: getattr(found, name) for name, _ in found._fields_})
-        self.heard(found.name)
+        record = {name: getattr(found, name) for name, _ in found._fields_}
+        is_call = found.kind == WAIT or found.phase == RETURN
+        (self.calls if is_call else self).append(record)
+        if not is_call:
+            self.heard(found.name)
 
     def heard(self, name):
         """What a test does then."""
@@ -1085,8 +1092,8 @@ def test_work_is_traced_from_launch_to_end(log, stream, blocks):
         told.extend(same)
     assert told == [
         (0, b"relu", 0, 0),
-        (1, b"copy", 0, BYTES),
-        (2, b"set", 0, 16),
+        (1, b"Memcpy HtoD (Pinned -> Device)", 0, BYTES),
+        (2, b"Memset (Device)", 0, 16),
         (3, b"host function", 1, 0),
     ]
     numbers = [records[0]["stream"] for records in works.values()]
@@ -1098,6 +1105,40 @@ def test_work_is_traced_from_launch_to_end(log, stream, blocks):
     starts = [records[1]["time_ns"] for records in works.values()]
     assert starts[1] >= ends[0]
     d.call("orStreamDestroy", other)
+
+
+@pytest.mark.queued
+def test_a_launch_returns_before_its_work_is_done(log, stream, gate):
+    with Trace() as trace:
+        gate.hold(stream)
+        d.launch(log.kernel("k"), stream, name=b"k")
+        gate.open()
+        d.synchronize(stream)
+    launch, *_, end = trace
+    returned, wait, awaited = trace.calls
+    assert launch["time_ns"] <= returned["time_ns"] <= end["time_ns"]
+    assert (returned["phase"], returned["work"]) == (RETURN, launch["work"])
+    assert wait["work"] == awaited["work"] != launch["work"]
+    assert end["time_ns"] <= awaited["time_ns"]
+
+
+def test_every_wait_of_the_host_is_traced(stream):
+    event = d.make_event()
+    d.call("orEventRecord", event, stream)
+    with Trace() as trace:
+        d.synchronize(stream)
+        d.call("orEventSynchronize", event)
+        d.call("orDeviceSynchronize")
+    assert told(trace) == []
+    assert told(trace.calls) == [
+        (phase, WAIT, name)
+        for name in (
+            b"orStreamSynchronize", b"orEventSynchronize",
+            b"orDeviceSynchronize",
+        )
+        for phase in (0, RETURN)
+    ]  # fmt: skip
+    assert [x["stream"] > 0 for x in trace.calls] == [True] * 2 + [False] * 4
 
 
 @pytest.mark.queued
@@ -1124,7 +1165,7 @@ def test_work_that_runs_at_its_launch_is_traced_too(log, blocks):
         d.synchronize()
     assert told(trace) == [
         (phase, kind, name)
-        for kind, name in [(KERNEL, b"relu"), (SET, b"set")]
+        for kind, name in [(KERNEL, b"relu"), (SET, b"Memset (Device)")]
         for phase in range(3)
     ]
     assert {x["thread"] for x in trace} == {threading.get_native_id()}
@@ -1247,12 +1288,13 @@ def test_a_subscriber_can_neither_launch_nor_wait_nor_leave(log, stream):
 @pytest.mark.parametrize("mode", MODES)
 def test_all_work_is_traced_in_every_mode(mode):
     code = """
-    told = []
+    told, returned = [], []
 
     @TraceFunction
     def listen(record, user):
         found = record.contents
-        told.append((found.work, found.phase, found.kind, found.name.decode()))
+        record = found.phase, found.kind, found.name.decode()
+        (returned if found.phase == 3 else told).append((found.work, *record))
 
     handle, memory, side = c_void_p(), malloc(16), make_stream()
     call("orTraceSubscribe", byref(handle), ctypes.cast(listen, c_void_p), None)
@@ -1271,8 +1313,13 @@ def test_all_work_is_traced_in_every_mode(mode):
         works.setdefault(work, []).append(phase)
         if phase == 0:
             print(*what)
-    print(sorted(works) == list(works), set(map(str, works.values())))
+    print(sorted(works) == list(works))
+    print(sorted(set(map(str, works.values()))))
+    print(sorted(work for work, *_ in returned) == [
+        work for work, phase, kind, _ in told if phase == 0 and kind != 4
+    ])
     """
-    once = "0 k\n1 copy\n2 set\n3 host function\n4 t\n0 inside\n"
+    once = "0 k\n1 Memcpy DtoD (Device -> Device)\n2 Memset (Device)\n"
+    once += "3 host function\n4 t\n0 inside\n5 orStreamSynchronize\n"
     printed = d.check_run(code, OPENREG_LAUNCH=mode)
-    assert printed == 2 * once + "True {'[0, 1, 2]'}\n"
+    assert printed == 2 * once + "True\n['[0, 1, 2]', '[0]']\nTrue\n"

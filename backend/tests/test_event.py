@@ -360,6 +360,7 @@ class TestWaits:
 class TestTrace:
     """Of two streams that an event orders."""
 
+    COPY = "Memcpy HtoD (Pinned -> Device)"
     KERNELS = ("aten::add.Tensor", "aten::mul.Tensor")
 
     def work(self) -> None:
@@ -385,7 +386,7 @@ class TestTrace:
             assert len({(x.kind, x.name, x.device, x.stream) for x in piece})
             assert piece[0].time_ns <= piece[1].time_ns <= piece[2].time_ns
         names = [(x[0].kind, x[0].name) for x in pieces.values()]
-        assert [name for _, name in names] == ["copy", *self.KERNELS]
+        assert [name for _, name in names] == [self.COPY, *self.KERNELS]
         assert {kind for kind, _ in names[1:]} <= {"kernel", "turn"}
         assert records[0].bytes == 16
 
@@ -394,5 +395,5 @@ class TestTrace:
             self.work()
         when = {(x.name, x.phase): x.time_ns for x in records}
         add, mul = self.KERNELS
-        assert when["copy", "end"] <= when[add, "start"]
+        assert when[self.COPY, "end"] <= when[add, "start"]
         assert when[add, "end"] <= when[mul, "start"]

@@ -42,6 +42,9 @@ struct Trace {
     constexpr std::array phases{"launch", "start", "end"};
     constexpr std::array kinds{
         "kernel", "copy", "set", "host function", "turn"};
+    if (record->phase == orTraceReturn || record->kind == orTraceWait) {
+      return;  // what the host does is for profilers
+    }
     auto* const self = static_cast<Trace*>(trace);
     const std::lock_guard lock(self->mutex);
     self->records.emplace_back(

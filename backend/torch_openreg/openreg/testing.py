@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
     phase: str  # "launch", "start" or "end"
     kind: str  # "kernel", "turn", "copy", "set" or "host function"
-    name: str  # of a kernel or turn its operator's, such as "aten::add.Tensor"
+    name: str  # an operator's: "aten::add.Tensor"; of a copy, its direction
     device: int
     thread: int  # that launched it, as threading.get_native_id() has it
     stream: int  # 0: a default stream, else a number for each made stream

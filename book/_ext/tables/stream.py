@@ -48,7 +48,8 @@ def stream_timeline() -> str:
     ]
     for record in records:
         x = place[record.work, record.phase]
-        name = escape(record.name.removeprefix("aten::"))
+        name = "copy" if record.kind == "copy" else record.name
+        name = escape(name.removeprefix("aten::"))
         if record.phase == "launch":
             text.append(
                 f'<circle cx="{x}" cy="35" r="5"/>'
