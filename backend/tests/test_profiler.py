@@ -474,7 +474,11 @@ class TestOptions:
 class TestLimits:
     """A profile says what it lacks, and can end at any time."""
 
-    @pytest.mark.proves("profiler.session.getMetadata", "profiler-bounded")
+    @pytest.mark.proves(
+        "profiler.session.getMetadata",
+        "profiler-bounded",
+        "messages.the-profile-lacks",
+    )
     def test_what_is_too_much_is_counted_and_dropped(
         self, tmp_path, capfd
     ) -> None:
@@ -550,6 +554,7 @@ class TestLimits:
         worker.join()
         assert not failures
 
+    @pytest.mark.proves("messages.the-profile-will-lack-the-devices")
     def test_a_forked_child_can_end_it(self) -> None:
         code = """
         import os
@@ -574,4 +579,5 @@ class TestLimits:
         """
         printed = _fresh.prints(code)
         assert printed.splitlines()[-1] == "0 True"
-        assert "lack the device's work. orErrorForkedProcess" in printed
+        why = "The profile will lack the device's work. orErrorForkedProcess"
+        assert why in printed
