@@ -45,12 +45,14 @@ void Recorder::stop() {
   }
 }
 
+// Behind a pointer, since the room for a library's thread-local variables is
+// small where some of them, as here, have to be fast.
 OpenCalls& Recorder::open_calls() const {
-  static thread_local OpenCalls calls;
-  if (calls.recorder != number_) {
-    calls = {number_, {}, {}};
+  static thread_local std::unique_ptr<OpenCalls> calls;
+  if (calls == nullptr || calls->recorder != number_) {
+    calls = std::make_unique<OpenCalls>(number_);
   }
-  return calls;
+  return *calls;
 }
 
 // [recorder-find] The first number that is heard need not be the lowest.

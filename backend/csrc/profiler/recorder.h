@@ -30,7 +30,8 @@ struct Piece {
 // [recorder-open] What is open on a thread, by PyTorch's numbers.
 // A profile that ends leaves its operators open, so each has its own.
 struct OpenCalls {
-  uint64_t recorder = 0;
+  explicit OpenCalls(uint64_t number) : recorder(number) {}
+  uint64_t recorder;
   std::vector<uint64_t> ops;
   std::vector<uint64_t> ranges;
 };
