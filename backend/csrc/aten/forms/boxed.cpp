@@ -62,7 +62,6 @@ void check_options(
   }
 }
 
-// [boxed-argument] What takes an argument's place in the CPU's call.
 c10::IValue to_alias(
     Aliases& aliases, bool written, Needs needs, c10::IValue value) {
   const bool list = value.isList();
@@ -79,10 +78,11 @@ c10::IValue to_alias(
                      tensor.contiguous(tensor.suggest_memory_format()))
                : aliases.alias(tensor, written);
   };
+  // [boxed-argument] What takes an argument's place in the CPU's call.
   return value.isDevice() ? c10::IValue(c10::Device(c10::kCPU))
                           : change_tensors(std::move(value), alias);
+  // [/boxed-argument]
 }
-// [/boxed-argument]
 
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
 template <c10::DispatchKey key, Needs needs = Needs::kNothing>
