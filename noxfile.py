@@ -51,9 +51,11 @@ PIP = {
 # Lines of code that each room may have, headers included, and the minimal path
 # with all that it includes; and all lines of a file of the book's.
 ROOMS = {
-    "backend/device": 3000,
+    "backend/device": 3080,
+    "backend/device/graph": 350,
+    "backend/csrc/graph": 550,
     "backend/csrc/runtime": 2600,
-    "backend/csrc/aten": 3300,
+    "backend/csrc/aten": 3330,
     "backend/csrc/profiler": 600,
     "book/_ext": 3300,
 }
@@ -397,10 +399,13 @@ def lint(session: nox.Session) -> None:
     run(session, "clang-format", "--dry-run", "-Werror", *cpp_files())
     run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     book = [*(ROOT / "book").rglob("*.py"), ROOT / "conftest.py"]
+    lines_of = dict.fromkeys(ROOMS, 0)
+    for path in [*cpp_files(), *book]:
+        name = path.relative_to(ROOT).as_posix()
+        if rooms := [room for room in ROOMS if name.startswith(room)]:
+            lines_of[max(rooms, key=len)] += count_code(path)
     for room, most in ROOMS.items():
-        files = [*cpp_files(), *book]
-        mine = [path for path in files if path.is_relative_to(ROOT / room)]
-        keep(session, room, sum(map(count_code, mine)), most)
+        keep(session, room, lines_of[room], most)
     tests = (ROOT / "book" / "tests").glob("*.py")
     both = [*(ROOT / "book" / "_ext").rglob("*.py"), *tests]
     counted = sum(map(count_code, both))

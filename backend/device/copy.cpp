@@ -235,7 +235,7 @@ orError_t check_set(Machine* machine, Request* request) {
 
 // [dev-launch-copy] Copies keep their promises about pageable memory.
 // A copy into it has been made when the call returns; of one out of it, at
-// least the source has been read.
+// least the source has been read. In a capture there is no way to keep either.
 orError_t launch_copy(const StreamRef& stream, const Request& request) {
   const void* const src = request.src.address;
   const size_t count = request.count;
@@ -245,10 +245,12 @@ orError_t launch_copy(const StreamRef& stream, const Request& request) {
       std::memcpy(copy->staged.get(), src, count);
     }
   };
+  const bool captured = stream != nullptr && is_capturing(*stream);
   return launch_task(
       stream,
       Copy{reach(request.dst.address), reach(src), count, name_copy(request)},
-      request.wait || is_pageable(request.dst),
+      request.wait || is_pageable(request.dst) ||
+          (captured && is_pageable(request.src)),
       stage);
 }
 // [/dev-launch-copy]

@@ -299,6 +299,10 @@ orError_t orDeviceSynchronize(void) {
   Label label{orTraceWait, "orDeviceSynchronize"};
   const Announced announced(device->default_stream, &label);
   return guarded("orDeviceSynchronize", [&] {
+    if (const orError_t error =
+            check_not_captured(device.value(), "orDeviceSynchronize")) {
+      return error;
+    }
     wait_for_device(device.value());
     return check_device(*device);
   });
@@ -320,6 +324,10 @@ orError_t orDeviceReset(void) {
             "%d; end it first",
             device->index);
       }
+    }
+    if (const orError_t error =
+            check_not_captured(device.value(), "orDeviceReset")) {
+      return error;
     }
     const std::lock_guard lock(device->failure.reset_mutex);
     set_failure(device.value(), "it is being reset");

@@ -89,6 +89,7 @@ struct Machine {
   std::map<uintptr_t, PinnedBlock> pinned;
   Handles<orStream> streams{0x57EA000000000000};
   Handles<orEvent> events{0xE7E2000000000000};
+  Handles<orGraph> graphs{0x62A9000000000000};
   std::shared_mutex tracing_mutex;
   std::vector<orSubscriber> subscribers;
   std::atomic<bool> open{false};

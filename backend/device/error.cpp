@@ -35,8 +35,10 @@ constexpr Words kWords[] = {
     {"orErrorNotReady", "the work is not done yet"},
     {"orErrorNotPermitted", "not permitted here"},
     {"orErrorInitializationError", "the devices could not be started"},
+    {"orErrorStreamCaptureUnsupported", "not possible in a capture"},
+    {"orErrorStreamCaptureInvalidated", "the capture is broken"},
 };
-static_assert(std::size(kWords) == orErrorInitializationError + 1);
+static_assert(std::size(kWords) == orErrorStreamCaptureInvalidated + 1);
 
 Words words_for(orError_t error) {
   const size_t number = static_cast<size_t>(error);

@@ -89,11 +89,12 @@ struct ValueWait {
 template <typename Wait>
 orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
   if (!join_turn(*stream)) {
-    if (launch_mode.load(std::memory_order_relaxed) != Launch::kBlocking) {
+    if (launch_mode.load(std::memory_order_relaxed) != Launch::kBlocking ||
+        is_capturing(*stream)) {
       // Of the stream's own, so it is not traced.
       return queue(stream, pack({orTraceKernel, "wait"}, wait));
     }
-    if (const orError_t error = begin_turn(*stream)) {
+    if (const orError_t error = begin_turn(*stream, "a wait")) {
       return error;
     }
   }
@@ -119,10 +120,16 @@ orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
     return found.error();
   }
   const MomentRef moment = moment_of(*found);
-  if (moment == nullptr || moment->is_done()) {
+  if (moment == nullptr) {
     return orSuccess;
   }
   return guarded("orStreamWaitEvent", [&] {
+    if (moment->branch != nullptr || is_capturing(*entered)) {
+      return wait_in_capture(entered.value(), *moment);
+    }
+    if (moment->is_done()) {
+      return orSuccess;
+    }
     return launch_wait(entered.value(), EventWait{moment, entered->device});
   });
 }
@@ -198,7 +205,8 @@ orError_t orEventRecord(orEvent_t event, orStream_t stream) {
         entered->device->index);
   }
   return guarded("orEventRecord", [&] {
-    MomentRef moment = mark(*entered);
+    MomentRef moment =
+        is_capturing(*entered) ? mark_captured(*entered) : mark(*entered);
     const std::lock_guard lock(found->mutex);
     found->moment.swap(moment);
     return orSuccess;
@@ -215,6 +223,9 @@ orError_t orEventQuery(orEvent_t event) {
     return error;
   }
   const MomentRef moment = moment_of(*found);
+  if (const orError_t error = check_not_captured(moment)) {
+    return error;
+  }
   return moment == nullptr || moment->is_done() ? orSuccess : orErrorNotReady;
 }
 
@@ -226,6 +237,9 @@ orError_t orEventSynchronize(orEvent_t event) {
   Label label{orTraceWait, "orEventSynchronize"};
   const Announced announced(found->device->default_stream, &label);
   if (const MomentRef moment = moment_of(*found)) {
+    if (const orError_t error = check_not_captured(moment)) {
+      return error;
+    }
     moment->wait();
   }
   return check_device(*found->device);
@@ -260,6 +274,11 @@ orError_t orEventElapsedTime(
   }
   if (const orError_t error = check_device(*from->device)) {
     return error;
+  }
+  for (const MomentRef& moment : {first, last}) {
+    if (const orError_t error = check_not_captured(moment)) {
+      return error;
+    }
   }
   if (!first->is_done() || !last->is_done()) {
     return orErrorNotReady;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "device/graph.h"
 #include "device/openreg.h"
 
 // Moments, and events that name them.
@@ -31,6 +32,8 @@ class Moment {
   void wait();
   // Waits for a few milliseconds, and answers whether it is done.
   bool wait_a_little();
+  // In a capture it comes at each launch of the graph, and never here.
+  std::shared_ptr<const Branch> branch;
 
  private:
   std::atomic<bool> done_{false};
@@ -40,6 +43,9 @@ class Moment {
 };
 
 using MomentRef = std::shared_ptr<Moment>;
+
+// What a captured stream has come to.
+MomentRef mark_captured(orStream& stream);
 
 // Whether waiting in the order of a stream of `device` still makes sense.
 bool should_wait(const Device& device);

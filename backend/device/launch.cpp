@@ -48,6 +48,17 @@ orError_t run_host(orHostFn host, void* args) {
 
 }  // namespace
 
+orError_t run_work(const Work& work) {
+  void* const args = work.args.get();
+  return work.host != nullptr ? run_host(work.host, args)
+                              : run_kernel(work.kernel, args);
+}
+
+void complain_of(const char* name) {
+  const std::string why = this_thread.has_complained ? complaint : "it failed";
+  orSetKernelError((std::string(name) + ": " + why).c_str());
+}
+
 orError_t report_kernel(
     const orStream& stream, const char* name, orError_t answer) {
   return fail(orErrorLaunchFailure, "%s", Sentence(stream, name, answer).text);
@@ -59,6 +70,9 @@ orError_t queue(const StreamRef& stream, Work&& work) {
     const std::lock_guard lock(stream->mutex);
     if (is_ending()) {
       return fail(orErrorDeviceFailed, "the process is ending");
+    }
+    if (stream->branch != nullptr) {
+      return keep(*stream, std::move(work));
     }
     if (!stream->has_worker) {
       start_worker(stream);
@@ -79,11 +93,8 @@ void run_queued(orStream& stream, const Work& work) {
   }
   const char* const outside = this_thread.inside;
   this_thread.inside = work.label.name;
-  void* const args = work.args.get();
-  const orError_t answer = run(stream, work.label, [&] {
-    return work.host != nullptr ? run_host(work.host, args)
-                                : run_kernel(work.kernel, args);
-  });
+  const orError_t answer =
+      run(stream, work.label, [&] { return run_work(work); });
   this_thread.inside = outside;
   if (answer != orSuccess) {
     const Sentence sentence(stream, work.label.name, answer);

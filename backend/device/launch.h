@@ -10,6 +10,12 @@ namespace emulator {
 // Leaves work to the stream's worker. May throw.
 orError_t queue(const StreamRef& stream, Work&& work);
 
+// Runs work on this thread, whatever it is, and answers what it answered.
+orError_t run_work(const Work& work);
+
+// What a kernel has said of its failure is said of the work `name`.
+void complain_of(const char* name);
+
 // Runs work on a stream's worker, or drops it where the device has failed.
 void run_queued(orStream& stream, const Work& work);
 
@@ -37,8 +43,11 @@ orError_t launch(
     bool must_run_here,
     Body&& body,
     Pack&& pack) {
+  if (is_capturing(*stream) && !must_run_here) [[unlikely]] {
+    return queue(stream, pack());
+  }
   const Announced announced(*stream, &label);
-  const Result<Claim> claimed = claim(*stream, must_run_here);
+  const Result<Claim> claimed = claim(*stream, label.name, must_run_here);
   if (!claimed) [[unlikely]] {
     return claimed.error();
   }

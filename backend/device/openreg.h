@@ -44,7 +44,9 @@ typedef enum orError_t {
   orErrorDeviceFailed = 10, /* queued work failed earlier: orDeviceReset */
   orErrorNotReady = 11,     /* not an error: the work is not done yet */
   orErrorNotPermitted = 12, /* asked from inside the device's own work */
-  orErrorInitializationError = 13, /* the system does not let them start */
+  orErrorInitializationError = 13,      /* the system does not let them start */
+  orErrorStreamCaptureUnsupported = 14, /* it needs what is only captured */
+  orErrorStreamCaptureInvalidated = 15, /* something broke the capture */
 } orError_t;
 
 /* The code's name, such as "orErrorInvalidValue". Never NULL.
@@ -393,6 +395,49 @@ OPENREG_API orError_t orEventSynchronize(orEvent_t event);
 OPENREG_API orError_t
 orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
 
+typedef struct orGraph* orGraph_t;
+
+/* [dev-graph] Work that is kept, and launched as one piece. */
+/* From here until orStreamEndCapture, what is launched on `stream` is kept and
+ * does not run; what is refused at a launch is refused now. A stream that waits
+ * for an event recorded there takes part from then on. Any call that needs such
+ * work done is orErrorStreamCaptureUnsupported and breaks the capture: a turn,
+ * a copy to pageable memory, a synchronization or query of stream, device or
+ * event, a wait for an event recorded outside. orErrorNotPermitted where the
+ * stream is captured already or this thread holds its turn.
+ * Twin: cudaStreamBeginCapture. Differs: without its modes, no call of another
+ * thread is refused that does not concern these streams. */
+OPENREG_API orError_t orStreamBeginCapture(orStream_t stream);
+
+/* All streams of the capture are again as before, also where this fails:
+ * orErrorStreamCaptureInvalidated when it was broken, or when the work of
+ * another stream was not joined, which `stream` does by waiting for an event.
+ * Twin: cudaStreamEndCapture, cudaGraphInstantiate. */
+OPENREG_API orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph);
+
+/* The number of the capture that `stream` is in; 0 if there is none.
+ * Twin: cudaStreamGetCaptureInfo. Differs: the number and nothing else. */
+OPENREG_API uint64_t orStreamGetCapture(orStream_t stream);
+
+/* Runs the graph's work in the order of `stream`, as one piece of work: at once
+ * on this thread or later, as a kernel. Addresses and arguments are those of
+ * the capture. Work of different branches runs one after another; launches of
+ * one graph do not overlap.
+ * Twin: cudaGraphLaunch. Differs: branches there run at the same time. */
+OPENREG_API orError_t orGraphLaunch(orGraph_t graph, orStream_t stream);
+
+/* Launches that are pending still run. The arguments of its work are released
+ * with the last of them.
+ * Twin: cudaGraphDestroy, cudaGraphExecDestroy. */
+OPENREG_API orError_t orGraphDestroy(orGraph_t graph);
+
+/* Writes the graph in the language of Graphviz: a node for each piece of work,
+ * with its name and stream, and an edge from what it comes after.
+ * orErrorInvalidValue when there is no writing to `path`.
+ * Twin: cudaGraphDebugDotPrint. Differs: without its flags. */
+OPENREG_API orError_t orGraphDebugDotPrint(orGraph_t graph, const char* path);
+/* [/dev-graph] */
+
 /* [dev-trace] What a device does, as it does it. */
 typedef enum orTracePhase {
   orTraceLaunch = 0, /* on the thread that launches */
@@ -406,8 +451,9 @@ typedef enum orTraceKind {
   orTraceCopy = 1,
   orTraceSet = 2,
   orTraceHostFunc = 3,
-  orTraceTurn = 4, /* what a thread does between begin and end of its turn */
-  orTraceWait = 5, /* the host's: a launch and a return, and nothing runs */
+  orTraceTurn = 4,  /* what a thread does between begin and end of its turn */
+  orTraceWait = 5,  /* the host's: a launch and a return, and nothing runs */
+  orTraceGraph = 6, /* a launch of a graph; its nodes have their own records */
 } orTraceKind;
 
 typedef struct orTraceRecord {

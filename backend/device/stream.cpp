@@ -65,9 +65,12 @@ bool may_begin(const orStream& stream, Turn* turn) {
 
 // [dev-begin-turn] Who cannot have the turn at once queues for it.
 // No worker is needed: whoever ends what was before wakes this thread.
-orError_t begin_turn(orStream& stream) {
+orError_t begin_turn(orStream& stream, const char* name) {
   if (take_turn(stream)) {
     return orSuccess;
+  }
+  if (is_capturing(stream)) {
+    return refuse_in_capture(stream, name);
   }
   Turn turn;
   std::unique_lock lock(stream.mutex);
@@ -147,7 +150,7 @@ std::vector<StreamRef> streams_of(Device* device) {
 void wait_for_device(Device* device) {
   std::vector<MomentRef> moments;
   for (const StreamRef& stream : streams_of(device)) {
-    if (!is_idle(*stream)) {
+    if (!is_idle(*stream) && !is_capturing(*stream)) {
       moments.push_back(mark(*stream));
     }
   }
@@ -226,10 +229,11 @@ orError_t orStreamDestroy(orStream_t stream) {
         orErrorInvalidResourceHandle,
         "orStreamDestroy: a default stream cannot be destroyed");
   }
-  if (holds(*found)) {
+  if (holds(*found) || is_capturing(*found)) {
     return fail(
         orErrorNotPermitted,
-        "orStreamDestroy: this thread holds the stream's turn; end it first");
+        "orStreamDestroy: this thread holds the stream's turn, or the stream "
+        "is being captured; end it first");
   }
   {
     const std::lock_guard lock(found->mutex);
@@ -271,6 +275,9 @@ orError_t orStreamQuery(orStream_t stream) {
   if (const orError_t error = check_device(*found->device)) {
     return error;
   }
+  if (is_capturing(*found)) {
+    return refuse_in_capture(*found, "orStreamQuery");
+  }
   const uint64_t own = holds(*found) ? kBusy | 1 : 0;
   return found->state.load() == own ? orSuccess : orErrorNotReady;
 }
@@ -280,6 +287,9 @@ orError_t orStreamSynchronize(orStream_t stream) {
       enter_stream(get_machine(), "orStreamSynchronize", stream);
   if (!found) {
     return found.error();
+  }
+  if (is_capturing(*found)) {
+    return refuse_in_capture(*found, "orStreamSynchronize");
   }
   Label label{orTraceWait, "orStreamSynchronize"};
   const Announced announced(*found, &label);
@@ -308,7 +318,7 @@ orError_t orStreamBeginTurn(orStream_t stream, const char* name) {
       traced = std::make_unique<TracedTurn>();
       traced->label = label;
     }
-    const orError_t error = begin_turn(*found);
+    const orError_t error = begin_turn(*found, name);
     if (traced != nullptr && error == orSuccess) {
       write_trace(orTraceStart, *found, label);
       traced->depth = found->depth;

@@ -12,6 +12,7 @@
 #include "device/config.h"
 #include "device/error.h"
 #include "device/event.h"
+#include "device/graph.h"
 #include "device/trace.h"
 
 // Streams, what stands in their queues, and whose turn it is.
@@ -73,6 +74,8 @@ using Piece = std::variant<Work, MomentRef, Turn*>;
 
 // Set in `state` while somebody runs work of the stream or holds its turn.
 inline constexpr uint64_t kBusy = uint64_t{1} << 63;
+// Set there while the stream is captured, so that it is never found idle.
+inline constexpr uint64_t kCapturing = uint64_t{1} << 62;
 inline constexpr uint64_t kNobody = ~uint64_t{0};
 
 }  // namespace emulator
@@ -90,6 +93,7 @@ struct orStream {
   std::mutex mutex;                              // guards all below
   std::condition_variable changed;
   std::deque<emulator::Piece> queue;
+  std::unique_ptr<emulator::Branch> branch;  // of the capture that it is in
   bool has_worker = false;
   bool is_serving = false;  // the worker runs something
   std::atomic<bool> destroyed{false};
@@ -168,8 +172,12 @@ inline bool is_idle(const orStream& stream) {
   return stream.state.load(std::memory_order_acquire) == 0;
 }
 
+inline bool is_capturing(const orStream& stream) {
+  return (stream.state.load(std::memory_order_relaxed) & kCapturing) != 0;
+}
+
 // Waits for this thread's turn.
-orError_t begin_turn(orStream& stream);
+orError_t begin_turn(orStream& stream, const char* name);
 
 // The moment when all work launched on `stream` so far is done. May throw.
 MomentRef mark(orStream& stream);
@@ -205,7 +213,8 @@ inline bool prefers_caller(const orStream& stream) {
 // What must run here waits for its turn, as all does in `blocking`.
 enum class Claim { kHere, kLater };
 
-inline Result<Claim> claim(orStream& stream, bool must_run_here) {
+inline Result<Claim> claim(
+    orStream& stream, const char* name, bool must_run_here) {
   const Launch mode = launch_mode.load(std::memory_order_relaxed);
   const bool must = must_run_here || mode == Launch::kBlocking;
   if (must || prefers_caller(stream) ? take_turn(stream) : join_turn(stream))
@@ -215,7 +224,7 @@ inline Result<Claim> claim(orStream& stream, bool must_run_here) {
   if (!must) {
     return Claim::kLater;
   }
-  const orError_t error = begin_turn(stream);
+  const orError_t error = begin_turn(stream, name);
   return error == orSuccess ? Claim::kHere : Result<Claim>(error);
 }
 // [/dev-claim]

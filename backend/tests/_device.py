@@ -129,6 +129,7 @@ def load() -> ctypes.CDLL:
     for name in ("orGetErrorName", "orGetErrorString", "orGetErrorDetail"):
         getattr(library, name).restype = c_char_p
     library.orExplainFault.restype = c_size_t
+    library.orStreamGetCapture.restype = c_uint64
     pointers = {
         "orMalloc": [POINTER(c_void_p), c_size_t],
         "orFree": [c_void_p],
@@ -164,6 +165,12 @@ def load() -> ctypes.CDLL:
         "orEventQuery": [c_void_p],
         "orEventSynchronize": [c_void_p],
         "orEventElapsedTime": [POINTER(c_float), c_void_p, c_void_p],
+        "orStreamBeginCapture": [c_void_p],
+        "orStreamEndCapture": [c_void_p, POINTER(c_void_p)],
+        "orStreamGetCapture": [c_void_p],
+        "orGraphLaunch": [c_void_p, c_void_p],
+        "orGraphDestroy": [c_void_p],
+        "orGraphDebugDotPrint": [c_void_p, c_char_p],
         "orTraceSubscribe": [c_void_p, c_void_p, c_void_p],
         "orTraceUnsubscribe": [c_void_p],
         "orExplainFault": [c_void_p, c_char_p, c_size_t],

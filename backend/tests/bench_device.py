@@ -379,6 +379,7 @@ def collect() -> dict[str, Any]:
         },
         "allocation": allocation(),
         "overlap": ask("overlap", COLUMNS["async"]),
+        "graphs": ask("graphs", COLUMNS["auto"]),
         "memory": ask("memory", COLUMNS["auto"]),
         "profile": ask("profile", COLUMNS["auto"] | {"KINETO_LOG_LEVEL": "5"}),
         "import": import_times(),
@@ -420,6 +421,10 @@ def show(figures: dict[str, Any]) -> None:
     print("\nasync, milliseconds: on two streams, and ordered by an event")
     for name, (together, in_order) in figures["overlap"].items():
         print(f"{name:34}{together:8.1f}{in_order:8.1f}")
+    print("\ngraphs: launched from Python, and replayed")
+    for name, (launched, replayed) in figures["graphs"].items():
+        ratio = launched / replayed
+        print(f"{name:24}{launched:10.2f}{replayed:13.2f} ({ratio:6.2f})")
     cpu, device = figures["memory"]
     print(f"\npeak of a transformer step, bytes: {cpu} on the CPU, ", end="")
     print(f"{device} on the device ({device / cpu:.2f})")
@@ -453,6 +458,36 @@ def ways() -> dict[str, float]:
     return {name: round(b - a, 2) for name, (a, b) in found.items()}
 
 
+def graphs() -> dict[str, tuple[float, float]]:
+    """What Python launches one by one, and the replay of the same."""
+    stream = torch.Stream("openreg")
+
+    def chain(elements: int) -> Call:
+        x = torch.ones(elements, device="openreg")
+        return lambda: [x.add_(1) for _ in range(100)]
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=False)
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    model = mlp().to("openreg")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    x = torch.randn(64, 64, device="openreg")
+    y = torch.randint(10, (64,), device="openreg")
+    calls = {f"100 add_, {n}": chain(n) for n in (1, 1000, 100_000, MILLION)}
+    found = {}
+    for name, call in {**calls, "MLP train step, SGD": step}.items():
+        with stream:
+            call()
+        stream.synchronize()
+        graph = torch.accelerator.Graph()
+        with stream, graph:
+            call()
+        found[name] = compare(call, graph.replay)
+    return found
+
+
 # Where `backward` runs its kernels.
 BACKWARD = {
     "autograd's thread": ("steps", "auto"),
@@ -465,6 +500,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "steps": lambda: measure("train step"),
     "steps, one thread": lambda: on_calling_thread("train step"),
     "overlap": overlap,
+    "graphs": graphs,
     "ways": ways,
     "profile": profiling,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],

@@ -160,13 +160,6 @@ def test_memory_is_counted_for_each_device():
     )
 
 
-@pytest.mark.proves("accelerator.Graph")
-def test_graphs_are_refused():
-    expected = "Graph is not supported on device type: openreg"
-    with pytest.raises(RuntimeError, match=expected):
-        acc.Graph()
-
-
 def run_example(**environment: str) -> str:
     return prints(EXAMPLE.read_text(), **environment)
 

@@ -33,6 +33,8 @@ ERROR_NAMES = [
     "orErrorNotReady",
     "orErrorNotPermitted",
     "orErrorInitializationError",
+    "orErrorStreamCaptureUnsupported",
+    "orErrorStreamCaptureInvalidated",
 ]
 
 # Configuration

@@ -260,8 +260,12 @@ class TestStreams:
     @pytest.mark.proves(
         "guard.isStreamCapturing", "stream.streams.Stream.is_capturing"
     )
-    def test_no_stream_is_capturing(self):
-        assert torch.Stream("openreg").is_capturing() is False
+    def test_a_stream_is_capturing_while_a_graph_is(self):
+        stream = torch.Stream("openreg")
+        assert stream.is_capturing() is False
+        with stream, torch.accelerator.Graph():
+            assert stream.is_capturing() is True
+        assert stream.is_capturing() is False
 
     def test_a_stream_that_does_not_exist_is_refused(self):
         stream = torch.Stream(stream_id=38, device_index=1, device_type=20)

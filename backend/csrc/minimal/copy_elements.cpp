@@ -1,7 +1,6 @@
 #include "csrc/aten/core/copy_elements.h"
 
 #include <ATen/EmptyTensor.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 

@@ -53,6 +53,8 @@ const char* call_of(const orTraceRecord& launch) {
       return "orLaunchHostFunc";
     case orTraceTurn:
       return "orStreamBeginTurn";
+    case orTraceGraph:
+      return "orGraphLaunch";
     case orTraceWait:
       return launch.name;
   }
@@ -228,7 +230,8 @@ void Session::processTrace(
   uint32_t flow = 0;
   for (const Piece* piece : recorder_.pieces()) {
     ++flow;
-    const bool has_run = piece->ended != 0;
+    const bool has_run =
+        piece->ended != 0 && piece->launch.kind != orTraceGraph;
     add_call(*piece, has_run ? flow : 0);
     if (has_run) {
       add_work(*piece, flow);

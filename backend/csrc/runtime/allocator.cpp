@@ -10,6 +10,7 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include "csrc/graph/capture.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/host_allocator.h"
 #include "csrc/runtime/pool/pool.h"
@@ -266,9 +267,12 @@ static void* allocate(c10::DeviceIndex device, size_t bytes, bool in_turn) {
     return nullptr;
   }
   pools_in_use.store(true, std::memory_order_relaxed);
+  orStream_t stream = current_stream(device);
+  if (const auto capture = capture_of(stream)) {
+    stream = Pool::private_arena(capture->pool);
+  }
   void* address = nullptr;
-  const orError_t error =
-      pool.allocate(&address, bytes, current_stream(device));
+  const orError_t error = pool.allocate(&address, bytes, stream);
   if (C10_UNLIKELY(error != orSuccess)) {
     if (error != orErrorMemoryAllocation) {
       raise_error(error, "orMalloc");
@@ -317,6 +321,18 @@ c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
   return {address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
 }
 // [/allocator-data-ptr]
+
+uint64_t private_pool_of(const void* address) {
+  return pools()[device_of(address)]->private_pool_of(address);
+}
+
+void keep_private_pool(c10::DeviceIndex device, uint64_t number) {
+  pool_of(device).keep_arena(number);
+}
+
+void release_private_pool(c10::DeviceIndex device, uint64_t number) {
+  pool_of(device).release_arena(number);
+}
 
 double memory_fraction(c10::DeviceIndex device) {
   return static_cast<double>(pool_of(device).limit()) /

@@ -31,6 +31,13 @@ OPENREG_EXPORT void pool_free(void* address) noexcept;
 OPENREG_EXPORT c10::DataPtr pool_data_ptr(
     c10::DeviceIndex device, size_t bytes);
 
+// The private pool of graphs that the memory at `address` is of, else 0.
+uint64_t private_pool_of(const void* address);
+
+// From the one to the other, what is free in a private pool stays there.
+void keep_private_pool(c10::DeviceIndex device, uint64_t number);
+void release_private_pool(c10::DeviceIndex device, uint64_t number);
+
 // The part of the device's capacity that the pool may take, 1 at first.
 // set_memory_fraction raises unless 0 <= fraction <= 1; what is taken already
 // stays.

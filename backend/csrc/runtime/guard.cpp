@@ -149,8 +149,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
 
   bool isStreamCapturing(const c10::Stream& stream) const override {
-    handle_of(stream);
-    return false;  // There are no graphs to capture into.
+    return orStreamGetCapture(handle_of(stream)) != 0;
   }
   // [/guard-stream-state]
 

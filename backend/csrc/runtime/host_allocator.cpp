@@ -93,8 +93,8 @@ struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
   c10::Stream get_current_stream() const override {
     return get_stream(-1);
   }
-  bool stream_is_capturing(c10::Stream /*stream*/) const override {
-    return false;
+  bool stream_is_capturing(c10::Stream stream) const override {
+    return orStreamGetCapture(handle_of(stream)) != 0;
   }
 
   std::mutex mutex_;

@@ -42,7 +42,7 @@ struct Trace {
     constexpr std::array phases{"launch", "start", "end"};
     constexpr std::array kinds{
         "kernel", "copy", "set", "host function", "turn"};
-    if (record->phase == orTraceReturn || record->kind == orTraceWait) {
+    if (record->phase == orTraceReturn || record->kind > orTraceTurn) {
       return;  // what the host does is for profilers
     }
     auto* const self = static_cast<Trace*>(trace);

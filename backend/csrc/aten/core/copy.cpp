@@ -52,6 +52,8 @@ void copy_bytes(
     OPENREG_CHECK_WAIT(orStreamSynchronize(stream));
   } else if (is_pinned(host.const_data_ptr())) {
     keep_pinned(host, device);
+    note_use(device, src.storage());
+    note_use(device, dst.storage());
   }
 }
 // [/copy-engine]

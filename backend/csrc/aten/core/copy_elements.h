@@ -23,4 +23,8 @@ void copy_bytes(
 void copy_elements(
     const at::Tensor& src, const at::Tensor& dst, bool non_blocking);
 
+// Told of memory that queued work of `device` uses; graphs listen here.
+inline void (*note_use)(c10::DeviceIndex device, const c10::Storage& storage) =
+    [](c10::DeviceIndex, const c10::Storage&) {};
+
 }  // namespace openreg

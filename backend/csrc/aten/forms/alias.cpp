@@ -5,7 +5,9 @@
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
 
+#include "csrc/aten/core/copy_elements.h"
 #include "csrc/aten/kinds/parts.h"
+#include "csrc/graph/capture.h"
 #include "csrc/runtime/allocator.h"
 
 namespace openreg {
@@ -126,6 +128,9 @@ at::Tensor borrow(const at::Tensor& tensor) {
 
 at::Tensor own(const at::Tensor& tensor) {
   auto result = borrow(tensor);
+  if (tensor.defined() && tensor.is_privateuseone()) {
+    note_use(tensor.device().index(), tensor.storage());
+  }
   if (tensor.defined() && !tensor.is_privateuseone()) {
     result = tensor.clone();
     result.unsafeGetTensorImpl()->set_wrapped_number(

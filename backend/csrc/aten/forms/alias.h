@@ -16,6 +16,7 @@
 #include <torch/library.h>
 
 #include "csrc/aten/core/arguments.h"
+#include "csrc/graph/capture.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/launch.h"
 #include "csrc/runtime/trace.h"
@@ -172,10 +173,17 @@ decltype(auto) alias_in(Aliases& aliases, const T& value) {
   }
 }
 
+// The same in a capture: its results are made now, and it runs in each replay.
+template <typename Kernel, typename... Args>
+auto capture_on_aliases(const Call& call, Kernel kernel, const Args&... args);
+
 // [alias-results] Launches a kernel that makes its results, so in its turn.
 // They are a tensor or a tuple of tensors, and come back on the device.
 template <typename Kernel, typename... Args>
 auto launch_on_aliases(const Call& call, Kernel kernel, const Args&... args) {
+  if (capture_of(call.stream) != nullptr) {
+    return capture_on_aliases(call, kernel, args...);
+  }
   Aliases aliases(call.device);
   std::invoke_result_t<Kernel, const Args&...> result;
   const auto run = [&] { result = kernel(alias_in(aliases, args)...); };
@@ -216,3 +224,6 @@ void register_on_aliases(torch::Library& library) {
 }
 
 }  // namespace openreg
+
+// It needs what is above, and is needed where that is used.
+#include "csrc/graph/captured.h"

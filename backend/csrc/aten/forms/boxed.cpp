@@ -12,6 +12,7 @@
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/alias.h"
 #include "csrc/aten/forms/widen.h"
+#include "csrc/graph/captured.h"
 #include "csrc/runtime/trace.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
@@ -84,6 +85,16 @@ c10::IValue to_alias(
   // [/boxed-argument]
 }
 
+// The CPU's kernel on a stack of host tensors, with what it needs.
+template <c10::DispatchKey key, Needs needs>
+void call_on_host(const c10::OperatorHandle& op, Stack* stack) {
+  if constexpr (needs == Needs::kDtypes) {
+    call_widened(op, stack);
+  } else {
+    op.redispatchBoxed(c10::DispatchKeySet(key), stack);
+  }
+}
+
 // [boxed-kernel] Alias the arguments, call the CPU kernel, adopt the results.
 template <c10::DispatchKey key, Needs needs = Needs::kNothing>
 void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
@@ -96,6 +107,14 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto exchanged = order_outputs(schema, stack);
   const Call call(device, name_of(op));
   const auto form = packs(schema) ? Needs::kCopies : needs;
+  if (const auto capture = capture_of(call.stream)) {
+    for (size_t i = 0; i < count; ++i) {
+      check_options(schema, device, schema.arguments()[i], (*stack)[first + i]);
+    }
+    capture_call(*capture, call, op, stack, &call_on_host<key, needs>);
+    give_back(exchanged, torch::jit::last(*stack, schema.returns().size()));
+    return;
+  }
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
     const auto& argument = schema.arguments()[i];
@@ -104,13 +123,7 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
     value = host_generator(device, argument, std::move(value));
     value = to_alias(aliases, writes(schema, argument), form, std::move(value));
   }
-  const auto kernel = [&] {
-    if constexpr (needs == Needs::kDtypes) {
-      call_widened(op, stack);
-    } else {
-      op.redispatchBoxed(c10::DispatchKeySet(key), stack);
-    }
-  };
+  const auto kernel = [&] { call_on_host<key, needs>(op, stack); };
   launch(call, Runs::kInTurn, in_scope(call, device, kernel));
   aliases.commit();
   for (auto& value : torch::jit::last(*stack, schema.returns().size())) {

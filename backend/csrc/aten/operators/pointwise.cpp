@@ -295,11 +295,11 @@ at::Tensor& mul_out(
 // What the loop has no code for takes an alias. So do complex numbers, whose
 // result it would copy to wherever `out` is.
 at::Tensor& abs_out(const at::Tensor& self, at::Tensor& out) {
-  if (!every_kernel_takes(self) || self.is_complex()) {
-    return Boxed<at::_ops::abs_out>::call(self, out);
-  }
   const auto& here = out.is_privateuseone() ? out : self;
   const Call call(here.device().index(), full_name<at::_ops::abs_out>);
+  if (!every_kernel_takes(self) || self.is_complex() || !call.runs_inline()) {
+    return Boxed<at::_ops::abs_out>::call(self, out);
+  }
   const LoopOf loop(call);
   return at::native::abs_out(self, out);
 }

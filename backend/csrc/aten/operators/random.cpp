@@ -23,7 +23,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     const at::Tensor& input, double p, std::optional<bool> train) {
   const auto device = input.device().index();
   const auto generator = inner_generator(default_generator(device), device);
-  const auto kernel = [&](const at::Tensor& x) {
+  const Call call(device, "aten::native_dropout");
+  const auto kernel = [generator, p, train](const at::Tensor& x) {
     if (!train.value_or(true)) {
       return std::tuple(x.clone(), at::ones_like(x, at::kBool));
     }
@@ -31,7 +32,10 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     const auto mask = noise.to(at::kBool);
     return std::tuple(x * noise.div_(1 - p), mask);
   };
-  return launch_on_aliases({device, "aten::native_dropout"}, kernel, input);
+  if (const auto capture = capture_of(call.stream)) {
+    capture->generators.push_back(generator);
+  }
+  return launch_on_aliases(call, kernel, input);
 }
 // [/random-dropout]
 

@@ -156,9 +156,10 @@ class Pool {
   ~Pool() = delete;
 
   // At least `bytes` > 0 of memory for work of `stream`, which must be a
-  // handle of its own, not NULL. orErrorMemoryAllocation when there is no room
-  // even without the cache; else an error of orMalloc. The first allocation
-  // throws std::system_error when there are no addresses for the pool's table.
+  // handle of its own, not NULL, or what private_arena gave for a graph.
+  // orErrorMemoryAllocation when there is no room even without the cache; else
+  // an error of orMalloc. The first allocation throws std::system_error when
+  // there are no addresses for the pool's table.
   orError_t allocate(void** address, size_t bytes, orStream_t stream);
 
   // Takes a block back and returns its size in bytes; 0, and nothing done,
@@ -168,6 +169,18 @@ class Pool {
   // `stream` uses the live block too: once freed, it waits for that stream.
   // False for an address that is not the start of a live block.
   bool record_stream(void* address, orStream_t stream);
+
+  // What stands for a stream where memory is for graphs that share the pool
+  // `number`: the device runs them one after another, so what one of their
+  // nodes has freed another may have.
+  static orStream_t private_arena(uint64_t number);
+
+  // While it is kept, its free memory is not given back: a graph may use it.
+  void keep_arena(uint64_t number);
+  void release_arena(uint64_t number);
+
+  // The number of the private pool that a live block is of, else 0.
+  uint64_t private_pool_of(const void* address);
 
   // Gives the device back every segment in which nothing is active, after the
   // work of the device is done.
@@ -247,6 +260,7 @@ class Pool {
   std::map<char*, Block*> segments_;      // begin -> first block
   std::unordered_map<orStream_t, std::unique_ptr<Arena>> arenas_;
   Arena* last_arena_ = nullptr;
+  std::unordered_map<orStream_t, int> kept_arenas_;  // how many graphs
   std::map<orStream_t, std::deque<Waiting>> waiting_;
   std::map<orStream_t, std::vector<orEvent_t>> spare_events_;
   PoolOptions options_;

@@ -13,6 +13,37 @@ static bool is_at_rest(orStream_t stream) {
   return answered(orStreamQuery(stream)) == orSuccess;
 }
 
+// [release-private] Memory of graphs has an odd number for a stream.
+// Handles of streams are even, since they are addresses.
+orStream_t Pool::private_arena(uint64_t number) {
+  return reinterpret_cast<orStream_t>(number << 1 | 1);
+}
+
+static uint64_t private_number(orStream_t stream) {
+  const auto number = reinterpret_cast<uint64_t>(stream);
+  return (number & 1) != 0 ? number >> 1 : 0;
+}
+
+void Pool::keep_arena(uint64_t number) {
+  const Lock lock(lock_);
+  ++kept_arenas_[private_arena(number)];
+}
+
+void Pool::release_arena(uint64_t number) {
+  const Lock lock(lock_);
+  const auto kept = kept_arenas_.find(private_arena(number));
+  if (kept != kept_arenas_.end() && --kept->second == 0) {
+    kept_arenas_.erase(kept);
+  }
+}
+
+uint64_t Pool::private_pool_of(const void* address) {
+  const Lock lock(lock_);
+  const Block* const block = live_block(address);
+  return block == nullptr ? 0 : private_number(block->arena->stream);
+}
+// [/release-private]
+
 // [release-record-stream] Its own stream needs no note, and another only one.
 bool Pool::record_stream(void* address, orStream_t stream) {
   Lock lock(lock_);
@@ -22,6 +53,7 @@ bool Pool::record_stream(void* address, orStream_t stream) {
   }
   auto& streams = block->streams;
   if (stream != block->arena->stream &&
+      private_number(block->arena->stream) == 0 &&
       std::find(streams.begin(), streams.end(), stream) == streams.end()) {
     streams.push_back(stream);
   }
@@ -192,7 +224,8 @@ std::vector<Pool::Block*> Pool::detach_unused(size_t enough) {
     merge_quick(*arena);
   }
   for (auto& [address, block] : segments_) {
-    if (block->state == Block::idle && block->next == nullptr) {
+    if (block->state == Block::idle && block->next == nullptr &&
+        !kept_arenas_.contains(block->arena->stream)) {
       unused.push_back(block);
     }
   }

@@ -1,0 +1,95 @@
+#include "csrc/graph/capture.h"
+
+#include "csrc/aten/core/copy_elements.h"
+#include "csrc/runtime/address.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/stream.h"
+#include "csrc/runtime/wait.h"
+
+namespace openreg {
+
+std::atomic<int> captures{0};
+
+namespace {
+
+// Captures by the device's number, which all streams of one know.
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<uint64_t, std::shared_ptr<Capture>> captures;
+};
+
+Table& table() {
+  static auto* const table = new Table;
+  return *table;
+}
+
+}  // namespace
+
+std::shared_ptr<Capture> find_capture(orStream_t stream) {
+  const uint64_t number = orStreamGetCapture(stream);
+  const std::lock_guard lock(table().mutex);
+  const auto found = table().captures.find(number);
+  return found == table().captures.end() ? nullptr : found->second;
+}
+
+// [capture-begin] The device's capture, and what PyTorch's side notes of it.
+void begin_capture(orStream_t stream, std::shared_ptr<Capture> capture) {
+  OPENREG_CHECK(orStreamBeginCapture(stream));
+  const std::lock_guard lock(table().mutex);
+  table().captures[orStreamGetCapture(stream)] = std::move(capture);
+  ++captures;
+}
+
+orGraph_t end_capture(orStream_t stream) {
+  {
+    const std::lock_guard lock(table().mutex);
+    captures -=
+        static_cast<int>(table().captures.erase(orStreamGetCapture(stream)));
+  }
+  orGraph_t graph = nullptr;
+  OPENREG_CHECK(orStreamEndCapture(stream, &graph));
+  return graph;
+}
+// [/capture-begin]
+
+// [capture-use] A graph has addresses, which keep no tensor alive.
+// So each tensor from outside is known by its storage, and looked for again
+// before a launch. What is of the graph's own pool nobody else can get.
+static void note_in_capture(
+    c10::DeviceIndex device, const c10::Storage& storage) {
+  const auto capture = capture_of(current_stream(device));
+  const void* const address = storage.data();
+  if (capture == nullptr || address == nullptr ||
+      (is_device_address(address) &&
+       private_pool_of(address) == capture->pool)) {
+    return;
+  }
+  const std::lock_guard lock(capture->mutex);
+  auto* const impl = storage.unsafeGetStorageImpl();
+  capture->uses.try_emplace(
+      impl,
+      Capture::Use{
+          c10::weak_intrusive_ptr<c10::StorageImpl>(
+              c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(impl)),
+          address});
+}
+
+void check_uses(Capture& capture) {
+  const std::lock_guard lock(capture.mutex);
+  for (const auto& [impl, use] : capture.uses) {
+    const auto storage = use.storage.lock();
+    TORCH_CHECK(
+        storage && storage->data() == use.address,
+        "openreg: a tensor that this graph uses was freed since the capture, "
+        "or has other memory now. Keep what a graph reads and writes, and "
+        "assign in place, as x.copy_(y) does; or capture it again.");
+  }
+}
+// [/capture-use]
+
+[[maybe_unused]] static const bool listens = [] {
+  note_use = &note_in_capture;
+  return true;
+}();
+
+}  // namespace openreg

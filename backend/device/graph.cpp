@@ -1,0 +1,365 @@
+#include "device/graph.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <functional>
+
+#include "device/launch.h"
+
+// Graphs: captured from streams, launched as one piece of work.
+
+namespace emulator {
+
+// [dev-capture] What is launched on one stream or several, and kept.
+// A call that needs the work done breaks it, since nothing is done before a
+// launch.
+struct Node {
+  Work work;
+  uint64_t stream;            // where it was launched
+  std::vector<size_t> after;  // the nodes that it depends on
+};
+
+uint64_t next_capture_number() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+struct Capture {
+  std::mutex mutex;  // guards all below, and the branches of its streams
+  std::vector<Node> nodes;
+  std::vector<StreamRef> streams;  // the first began it
+  std::string broken;              // why, unless empty
+  bool ended = false;
+  const uint64_t number = next_capture_number();
+};
+// [/dev-capture]
+
+namespace {
+
+using GraphRef = std::shared_ptr<Capture>;
+
+orError_t break_capture(Capture& capture, const char* why) {
+  if (capture.broken.empty()) {
+    capture.broken = why;
+  }
+  return fail(orErrorStreamCaptureUnsupported, "%s", why);
+}
+
+orError_t report_broken(const Capture& capture) {
+  return fail(
+      orErrorStreamCaptureInvalidated,
+      "the capture is broken, and gives no graph: %s",
+      capture.broken.c_str());
+}
+
+// Of two branches that meet.
+void merge(std::vector<size_t>* into, const std::vector<size_t>& from) {
+  into->insert(into->end(), from.begin(), from.end());
+  std::ranges::sort(*into);
+  const auto twice = std::ranges::unique(*into);
+  into->erase(twice.begin(), twice.end());
+}
+
+}  // namespace
+
+// [dev-capture-keep] A node comes after the last one of its stream.
+// It also comes after those for whose events the stream has waited since.
+orError_t keep(orStream& stream, Work&& work) {
+  Branch& branch = *stream.branch;
+  Capture& capture = *branch.capture;
+  const std::lock_guard lock(capture.mutex);
+  if (!capture.broken.empty()) {
+    return report_broken(capture);
+  }
+  capture.nodes.push_back({std::move(work), stream.number, branch.after});
+  branch.after = {capture.nodes.size() - 1};
+  return orSuccess;
+}
+
+static orError_t join_capture(const StreamRef& stream, const Branch& from) {
+  const std::lock_guard lock(stream->mutex);
+  Capture& capture = *from.capture;
+  const std::lock_guard capture_lock(capture.mutex);
+  if (capture.ended) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "the event was recorded in a capture that has ended; a graph's work "
+        "cannot be waited for by its events");
+  }
+  if (stream->branch != nullptr && stream->branch->capture != from.capture) {
+    return break_capture(
+        capture, "one of its events was waited for in another capture");
+  }
+  if (stream->branch == nullptr) {
+    stream->branch = std::make_unique<Branch>(Branch{from.capture, {}});
+    stream->state.fetch_or(kCapturing);
+    capture.streams.push_back(stream);
+  }
+  merge(&stream->branch->after, from.after);
+  return orSuccess;
+}
+// [/dev-capture-keep]
+
+std::shared_ptr<Branch> branch_of(orStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  if (stream.branch == nullptr) {
+    return nullptr;
+  }
+  const std::lock_guard capture_lock(stream.branch->capture->mutex);
+  return std::make_shared<Branch>(*stream.branch);
+}
+
+MomentRef mark_captured(orStream& stream) {
+  auto moment = std::make_shared<Moment>();
+  moment->branch = branch_of(stream);
+  return moment;
+}
+
+orError_t wait_in_capture(const StreamRef& stream, const Moment& moment) {
+  return moment.branch == nullptr
+             ? refuse_in_capture(*stream, "an event that is recorded outside")
+             : join_capture(stream, *moment.branch);
+}
+
+orError_t check_not_captured(Device* device, const char* call) {
+  for (const StreamRef& stream : streams_of(device)) {
+    if (is_capturing(*stream)) {
+      return refuse_in_capture(*stream, call);
+    }
+  }
+  return orSuccess;
+}
+
+orError_t check_not_captured(const MomentRef& moment) {
+  return moment == nullptr || moment->branch == nullptr
+             ? orSuccess
+             : fail(
+                   orErrorStreamCaptureUnsupported,
+                   "the event was recorded in a capture, so it orders the work "
+                   "of a graph and says nothing to the host");
+}
+
+orError_t refuse_in_capture(orStream& stream, const char* what) {
+  const std::shared_ptr<Branch> branch = branch_of(stream);
+  if (branch == nullptr) {
+    return orSuccess;
+  }
+  char why[256];
+  std::snprintf(
+      why,
+      sizeof(why),
+      "%s cannot be captured: it needs the work of a stream of device %d done, "
+      "which is only kept until the graph is launched",
+      what,
+      stream.device->index);
+  const std::lock_guard lock(branch->capture->mutex);
+  return break_capture(*branch->capture, why);
+}
+
+namespace {
+
+// Whether all work of the capture comes before the end of its first stream.
+bool is_joined(const Capture& capture) {
+  std::vector<bool> reached(capture.nodes.size());
+  std::vector<size_t> next = capture.streams.front()->branch->after;
+  while (!next.empty()) {
+    const size_t node = next.back();
+    next.pop_back();
+    if (!reached[node]) {
+      reached[node] = true;
+      merge(&next, capture.nodes[node].after);
+    }
+  }
+  return std::ranges::all_of(reached, std::identity());
+}
+
+// What was pending on a stream before its capture may still be so.
+void leave_capture(const StreamRef& stream) {
+  {
+    const std::lock_guard lock(stream->mutex);
+    stream->branch.reset();
+    stream->state.fetch_and(~kCapturing);
+  }
+  resume(*stream);
+}
+
+// [dev-graph-replay] A launch runs the nodes in the order of their capture.
+// Each comes after all that it depends on, so one thread does for all branches.
+orError_t replay(const Capture& graph, orStream& stream) {
+  for (const Node& node : graph.nodes) {
+    Label label = node.work.label;
+    const Announced announced(stream, &label);
+    const orError_t answer =
+        run(stream, label, [&] { return run_work(node.work); });
+    if (answer != orSuccess) {
+      complain_of(label.name);
+      return answer;
+    }
+  }
+  return orSuccess;
+}
+// [/dev-graph-replay]
+
+struct Replay {
+  GraphRef graph;
+  StreamRef stream;
+
+  orError_t operator()() const {
+    const std::lock_guard lock(graph->mutex);  // one launch at a time
+    return replay(*graph, *stream);
+  }
+  static orError_t run(void* args) {
+    return (*static_cast<const Replay*>(args))();
+  }
+  static void release(void* args) {
+    delete static_cast<Replay*>(args);
+  }
+};
+
+Result<GraphRef> find_graph(Result<Machine*> machine, orGraph_t handle) {
+  if (!machine) {
+    return machine.error();
+  }
+  const auto found = machine->open ? machine->graphs.find(handle) : nullptr;
+  if (found == nullptr) {
+    return fail(
+        orErrorInvalidResourceHandle,
+        "%p is not a graph, or was destroyed",
+        static_cast<void*>(handle));
+  }
+  return found->capture;
+}
+
+}  // namespace
+
+}  // namespace emulator
+
+using namespace emulator;
+
+// [dev-capture-begin] From here on the stream looks busy to whoever launches.
+// So the way into a capture is the slow one, and no other launch pays for it.
+orError_t orStreamBeginCapture(orStream_t stream) {
+  const Result<StreamRef> entered =
+      enter_stream(use_machine(), "orStreamBeginCapture", stream);
+  if (!entered) {
+    return entered.error();
+  }
+  const StreamRef& place = entered.value();
+  if (holds(*place) || is_capturing(*place)) {
+    return fail(
+        orErrorNotPermitted,
+        "orStreamBeginCapture: the stream is being captured already, or this "
+        "thread holds its turn");
+  }
+  return guarded("orStreamBeginCapture", [&] {
+    auto capture = std::make_shared<Capture>();
+    capture->streams.push_back(place);
+    const std::lock_guard lock(place->mutex);
+    place->branch = std::make_unique<Branch>(Branch{std::move(capture), {}});
+    place->state.fetch_or(kCapturing);
+    return orSuccess;
+  });
+}
+// [/dev-capture-begin]
+
+// [dev-capture-end] All streams of the capture are as before, whatever came.
+orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
+  if (graph == nullptr) {
+    return fail(orErrorInvalidValue, "orStreamEndCapture: graph is NULL");
+  }
+  const Result<Machine*> machine = get_machine();
+  const Result<StreamRef> found = find_stream(machine, stream);
+  if (!found) {
+    return found.error();
+  }
+  const std::shared_ptr<Branch> branch = branch_of(*found);
+  if (branch == nullptr || branch->capture->streams.front() != found.value()) {
+    return fail(
+        orErrorNotPermitted,
+        "orStreamEndCapture: no capture began on this stream");
+  }
+  const GraphRef capture = branch->capture;
+  return guarded("orStreamEndCapture", [&] {
+    {
+      const std::lock_guard lock(capture->mutex);
+      if (capture->broken.empty() && !is_joined(*capture)) {
+        capture->broken =
+            "work of another stream was not joined: the stream that the "
+            "capture began on must wait for an event recorded behind it";
+      }
+      capture->ended = true;
+    }
+    for (const StreamRef& member : std::exchange(capture->streams, {})) {
+      leave_capture(member);
+    }
+    if (!capture->broken.empty()) {
+      return report_broken(*capture);
+    }
+    *graph = machine->graphs.add(
+        [&](orGraph* made, orGraph_t) { made->capture = capture; });
+    return orSuccess;
+  });
+}
+// [/dev-capture-end]
+
+uint64_t orStreamGetCapture(orStream_t stream) {
+  const Result<StreamRef> found = find_stream(get_machine(), stream);
+  const auto branch =
+      found && is_capturing(*found) ? branch_of(*found) : nullptr;
+  return branch == nullptr ? 0 : branch->capture->number;
+}
+
+orError_t orGraphLaunch(orGraph_t graph, orStream_t stream) {
+  const Result<GraphRef> found = find_graph(use_machine(), graph);
+  const Result<StreamRef> entered =
+      found ? enter_stream(use_machine(), "orGraphLaunch", stream)
+            : Result<StreamRef>(found.error());
+  if (!entered) {
+    return entered.error();
+  }
+  const StreamRef& place = entered.value();
+  Label label{orTraceGraph, "graph"};
+  return guarded("orGraphLaunch", [&] {
+    const Replay replay{found.value(), place};
+    return launch(place, label, false, replay, [&] {
+      return Work{
+          label, &Replay::run, nullptr, {new Replay(replay), &Replay::release}};
+    });
+  });
+}
+
+orError_t orGraphDestroy(orGraph_t graph) {
+  const Result<Machine*> machine = get_machine();
+  const Result<GraphRef> found = find_graph(machine, graph);
+  if (!found) {
+    return found.error();
+  }
+  machine->graphs.remove(graph);
+  return orSuccess;
+}
+
+// [dev-graph-nodes] What is in a graph, as a picture.
+orError_t orGraphDebugDotPrint(orGraph_t graph, const char* path) {
+  const Result<GraphRef> found = find_graph(get_machine(), graph);
+  if (!found) {
+    return found.error();
+  }
+  std::ofstream file(path == nullptr ? "" : path);
+  file << "digraph graph {\n  node [shape=box];\n";
+  for (size_t place = 0; const Node& node : found->nodes) {
+    file << "  " << place << " [label=\"" << node.work.label.name
+         << "\\nstream " << node.stream << "\"];\n";
+    for (const size_t before : node.after) {
+      file << "  " << before << " -> " << place << ";\n";
+    }
+    ++place;
+  }
+  file << "}\n";
+  return file.flush().good() ? orSuccess
+                             : fail(
+                                   orErrorInvalidValue,
+                                   "orGraphDebugDotPrint: cannot write to %s",
+                                   path == nullptr ? "NULL" : path);
+}
+// [/dev-graph-nodes]
