@@ -159,6 +159,11 @@ orError_t refuse_in_capture(orStream& stream, const char* what) {
 
 namespace {
 
+bool began_on(Capture& capture, const StreamRef& stream) {
+  const std::lock_guard lock(capture.mutex);
+  return !capture.ended && capture.streams.front() == stream;
+}
+
 // Whether all work of the capture comes before the end of its first stream.
 bool is_joined(const Capture& capture) {
   std::vector<bool> reached(capture.nodes.size());
@@ -274,12 +279,12 @@ orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
     return found.error();
   }
   const std::shared_ptr<Branch> branch = branch_of(*found);
-  if (branch == nullptr || branch->capture->streams.front() != found.value()) {
+  const GraphRef capture = branch == nullptr ? nullptr : branch->capture;
+  if (capture == nullptr || !began_on(*capture, found.value())) {
     return fail(
         orErrorNotPermitted,
         "orStreamEndCapture: no capture began on this stream");
   }
-  const GraphRef capture = branch->capture;
   return guarded("orStreamEndCapture", [&] {
     {
       const std::lock_guard lock(capture->mutex);

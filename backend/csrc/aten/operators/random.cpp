@@ -33,6 +33,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     return std::tuple(x * noise.div_(1 - p), mask);
   };
   if (const auto capture = capture_of(call.stream)) {
+    const std::lock_guard lock(capture->mutex);
     capture->generators.push_back(generator);
   }
   return launch_on_aliases(call, kernel, input);
