@@ -4,7 +4,7 @@ import copy
 import gc
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +135,41 @@ def test_a_training_step_is_replayed_bit_for_bit(stream):
             strict=False,
         ):
             assert torch.equal(ours, theirs)
+
+
+MODULES: dict[str, Callable[[], nn.Module]] = {
+    "LSTM": lambda: nn.LSTM(8, 8, batch_first=True),
+    "GRU": lambda: nn.GRU(8, 8, batch_first=True),
+    "attention": lambda: nn.TransformerEncoderLayer(
+        8, 2, 16, dropout=0.0, batch_first=True
+    ),
+    "convolution": lambda: nn.ConvTranspose1d(5, 3, 3),
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_both_passes_of_a_module_are_replayed(name, stream):
+    module, x = MODULES[name]().to("openreg"), torch.rand(2, 5, 8).to("openreg")
+
+    def both_passes() -> list[Tensor]:
+        for parameter in module.parameters():
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        y = module(x)
+        y = y[0] if isinstance(y, tuple) else y
+        y.sum().backward()
+        return [y.detach(), *(p.grad for p in module.parameters())]
+
+    with stream:
+        both_passes()
+    stream.synchronize()
+    graph = Graph()
+    with stream, graph:
+        captured = both_passes()
+    x.copy_(torch.rand(x.shape))
+    replay(graph)
+    captured = [each.clone() for each in captured]
+    torch.testing.assert_close(captured, both_passes())
 
 
 @pytest.mark.proves("graph-random")
