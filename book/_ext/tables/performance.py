@@ -52,6 +52,16 @@ def performance_backward() -> str:
     return table((*head, "Ratio, backward on the calling thread"), rows)
 
 
+def performance_graphs() -> str:
+    """What Python launches, and the replay of the same."""
+    rows = [
+        (name, f"{one:.0f}", f"{other:.0f}", f"{one / other:.1f}")
+        for name, (one, other) in recorded(PAGE)["graphs"].items()
+    ]
+    head = ("Work", "Launched from Python, µs", "Replayed, µs", "Ratio")
+    return table(head, rows)
+
+
 def performance_threads() -> str:
     """Training steps with two threads, by where backward runs."""
     kept = recorded(PAGE)["two threads"]
