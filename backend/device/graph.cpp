@@ -316,12 +316,14 @@ uint64_t orStreamGetCapture(orStream_t stream) {
 }
 
 orError_t orGraphLaunch(orGraph_t graph, orStream_t stream) {
-  const Result<GraphRef> found = find_graph(use_machine(), graph);
   const Result<StreamRef> entered =
-      found ? enter_stream(use_machine(), "orGraphLaunch", stream)
-            : Result<StreamRef>(found.error());
+      enter_stream(use_machine(), "orGraphLaunch", stream);
   if (!entered) {
     return entered.error();
+  }
+  const Result<GraphRef> found = find_graph(entered->device->machine, graph);
+  if (!found) {
+    return found.error();
   }
   const StreamRef& place = entered.value();
   Label label{orTraceGraph, "graph"};

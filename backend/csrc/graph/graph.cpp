@@ -39,7 +39,7 @@ uint64_t pool_number(MempoolId_t pool) {
 // [graph-impl] What torch.accelerator.Graph asks of a backend.
 class OpenRegGraph final : public GraphImplInterface {
  public:
-  explicit OpenRegGraph(const GraphImplArgs& args) : keeps_(args.keep_graph) {}
+  explicit OpenRegGraph(const GraphImplArgs&) {}
   ~OpenRegGraph() override {
     forget();
   }
@@ -66,13 +66,12 @@ class OpenRegGraph final : public GraphImplInterface {
       forget();
       throw;
     }
-    is_ready_ = !keeps_;
   }
   // [/graph-impl]
 
+  // The device has nothing more to prepare, so a graph may be kept or not.
   void instantiate() override {
     check_captured();
-    is_ready_ = true;  // the device has nothing more to prepare
   }
 
   // [graph-replay] The graph goes to the current stream, like a kernel.
@@ -80,7 +79,6 @@ class OpenRegGraph final : public GraphImplInterface {
   // generator is the host's again when the call returns.
   void replay() override {
     check_captured();
-    is_ready_ = true;
     openreg::check_uses(*capture_);
     const auto device = capture_->device;
     const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
@@ -134,11 +132,8 @@ class OpenRegGraph final : public GraphImplInterface {
       openreg::release_private_pool(capture_->device, capture_->pool);
       capture_.reset();
     }
-    is_ready_ = false;
   }
 
-  const bool keeps_;
-  bool is_ready_ = false;
   bool may_dump_ = false;
   orStream_t stream_ = nullptr;  // while it captures
   orGraph_t graph_ = nullptr;
