@@ -84,6 +84,11 @@ def test_a_graph_is_replayed_on_any_stream_in_its_order(stream):
         lambda x: torch.cummax(x, 0).values,
         lambda x: torch.tril_indices(2, 2, device=x.device) * x.sum(),
         lambda x: torch.ops.aten.native_dropout_backward(x, x > 1, 2.0),
+        # Of a kernel that takes what it reads for contiguous.
+        lambda x: torch.native_group_norm(
+            x.float().expand(1, 2, 3).transpose(1, 2),
+            *(None, None, 1, 3, 2, 3, 1e-5),
+        )[0],
     ],
 )
 def test_kernels_of_every_form_are_replayed(call, stream):

@@ -52,6 +52,13 @@ orGraph_t end_capture(orStream_t stream) {
 }
 // [/capture-begin]
 
+void note_draw(Capture* capture, const at::Generator& generator) {
+  if (capture != nullptr) {
+    const std::lock_guard lock(capture->mutex);
+    capture->generators.push_back(generator);
+  }
+}
+
 // [capture-use] A graph has addresses, which keep no tensor alive.
 // So each tensor from outside is known by its storage, and looked for again
 // before a launch. What is of the graph's own pool nobody else can get.

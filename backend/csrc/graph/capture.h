@@ -34,7 +34,7 @@ struct Capture {
   std::vector<at::Generator> generators;  // that a launch draws from
 };
 
-// How many streams begin a capture now. While none does, nobody looks further.
+// How many captures are under way. While there is none, nobody looks further.
 extern std::atomic<int> captures;
 
 std::shared_ptr<Capture> find_capture(orStream_t stream);
@@ -49,6 +49,9 @@ inline std::shared_ptr<Capture> capture_of(orStream_t stream) {
 // raises what broke it.
 void begin_capture(orStream_t stream, std::shared_ptr<Capture> capture);
 orGraph_t end_capture(orStream_t stream);
+
+// Notes that each launch draws from `generator`; of NULL, nothing.
+void note_draw(Capture* capture, const at::Generator& generator);
 
 // Raises if something that the graph uses is no longer where it was.
 void check_uses(Capture& capture);

@@ -197,26 +197,6 @@ std::vector<Tensor> push_results(
   return made;
 }
 
-// An argument as the graph keeps it.
-IValue own_argument(
-    Capture& capture,
-    OwnedArguments& owned,
-    const c10::FunctionSchema& schema,
-    const c10::Argument& argument,
-    const IValue& given) {
-  if (given.isDevice()) {
-    return c10::Device(c10::kCPU);
-  }
-  const auto value = host_generator(capture.device, argument, given);
-  if (value.isGenerator()) {
-    const std::lock_guard lock(capture.mutex);
-    capture.generators.push_back(value.toGenerator());
-  }
-  const bool written = writes(schema, argument);
-  return change_tensors(
-      value, [&](const Tensor& tensor) { return owned.own(tensor, written); });
-}
-
 }  // namespace
 
 // [captured-call] Results are made now, and the call is left to the graph.
@@ -237,8 +217,13 @@ void capture_call(
       op, kernel, {}, push_results(schema, args, shapes, here, stack)};
   OwnedArguments owned;
   for (size_t i = 0; i < count; ++i) {
-    kept.arguments.push_back(
-        own_argument(capture, owned, schema, schema.arguments()[i], args[i]));
+    if (args[i].isGenerator()) {
+      note_draw(&capture, args[i].toGenerator());
+    }
+    const bool written = writes(schema, schema.arguments()[i]);
+    kept.arguments.push_back(change_tensors(args[i], [&](const Tensor& tensor) {
+      return owned.own(tensor, written);
+    }));
   }
   launch(call, Runs::kQueued, std::move(kept));
 }

@@ -106,7 +106,8 @@ using CallOnHost =
     void (*)(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // The same for an operator by its schema: puts the results on the stack in the
-// place of the arguments, and leaves the call to the graph.
+// place of the arguments, and leaves the call to the graph. But for tensors,
+// which are the device's, the arguments are those of the CPU's kernel.
 void capture_call(
     Capture& capture,
     const Call& call,

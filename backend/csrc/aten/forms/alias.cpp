@@ -127,15 +127,16 @@ at::Tensor borrow(const at::Tensor& tensor) {
 // [/alias-borrow]
 
 at::Tensor own(const at::Tensor& tensor) {
-  auto result = borrow(tensor);
-  if (tensor.defined() && tensor.is_privateuseone()) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  if (tensor.is_privateuseone()) {
     note_use(tensor.device().index(), tensor.storage());
+    return borrow(tensor);
   }
-  if (tensor.defined() && !tensor.is_privateuseone()) {
-    result = tensor.clone();
-    result.unsafeGetTensorImpl()->set_wrapped_number(
-        tensor.unsafeGetTensorImpl()->is_wrapped_number());
-  }
+  auto result = tensor.clone();
+  result.unsafeGetTensorImpl()->set_wrapped_number(
+      tensor.unsafeGetTensorImpl()->is_wrapped_number());
   return result;
 }
 

@@ -63,21 +63,28 @@ void check_options(
   }
 }
 
-c10::IValue to_alias(
-    Aliases& aliases, bool written, Needs needs, c10::IValue value) {
+// A tensor as the kernel can take it, before an alias is made.
+at::Tensor prepare(
+    const at::Tensor& tensor, bool written, Needs needs, bool in_list) {
+  if (!tensor.defined()) {
+    return tensor;
+  }
+  if (in_list && tensor._is_zerotensor()) {  // others PyTorch has written out
+    return at::zeros({}, tensor.options()).expand(tensor.sizes());
+  }
+  return needs == Needs::kCopies ? tensor.cpu()
+         : needs == Needs::kContiguous && !written
+             ? tensor.contiguous(tensor.suggest_memory_format())
+             : tensor;
+}
+
+// Without `aliases`, which a graph makes itself, tensors stay on the device.
+c10::IValue to_host(
+    Aliases* aliases, bool written, Needs needs, c10::IValue value) {
   const bool list = value.isList();
   const auto alias = [&](const at::Tensor& tensor) {
-    if (needs == Needs::kCopies && tensor.defined()) {
-      return tensor.cpu();
-    }
-    if (list && tensor._is_zerotensor()) {  // others PyTorch has written out
-      return aliases.alias(
-          at::zeros({}, tensor.options()).expand(tensor.sizes()));
-    }
-    return needs == Needs::kContiguous && !written && tensor.defined()
-               ? aliases.alias(
-                     tensor.contiguous(tensor.suggest_memory_format()))
-               : aliases.alias(tensor, written);
+    const auto prepared = prepare(tensor, written, needs, list);
+    return aliases ? aliases->alias(prepared, written) : prepared;
   };
   // [boxed-argument] What takes an argument's place in the CPU's call.
   return value.isDevice() ? c10::IValue(c10::Device(c10::kCPU))
@@ -107,21 +114,23 @@ void call_on_aliases(const c10::OperatorHandle& op, Stack* stack) {
   const auto exchanged = order_outputs(schema, stack);
   const Call call(device, name_of(op));
   const auto form = packs(schema) ? Needs::kCopies : needs;
-  if (const auto capture = capture_of(call.stream)) {
-    for (size_t i = 0; i < count; ++i) {
-      check_options(schema, device, schema.arguments()[i], (*stack)[first + i]);
-    }
-    capture_call(*capture, call, op, stack, &call_on_host<key, needs>);
-    give_back(exchanged, torch::jit::last(*stack, schema.returns().size()));
-    return;
-  }
+  const auto capture = capture_of(call.stream);
   Aliases aliases(device);
   for (size_t i = 0; i < count; ++i) {
     const auto& argument = schema.arguments()[i];
     auto& value = (*stack)[first + i];
     check_options(schema, device, argument, value);
     value = host_generator(device, argument, std::move(value));
-    value = to_alias(aliases, writes(schema, argument), form, std::move(value));
+    value = to_host(
+        capture ? nullptr : &aliases,
+        writes(schema, argument),
+        form,
+        std::move(value));
+  }
+  if (capture) {
+    capture_call(*capture, call, op, stack, &call_on_host<key, needs>);
+    give_back(exchanged, torch::jit::last(*stack, schema.returns().size()));
+    return;
   }
   const auto kernel = [&] { call_on_host<key, needs>(op, stack); };
   launch(call, Runs::kInTurn, in_scope(call, device, kernel));

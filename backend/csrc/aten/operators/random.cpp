@@ -32,10 +32,7 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(
     const auto mask = noise.to(at::kBool);
     return std::tuple(x * noise.div_(1 - p), mask);
   };
-  if (const auto capture = capture_of(call.stream)) {
-    const std::lock_guard lock(capture->mutex);
-    capture->generators.push_back(generator);
-  }
+  note_draw(capture_of(call.stream).get(), generator);
   return launch_on_aliases(call, kernel, input);
 }
 // [/random-dropout]
