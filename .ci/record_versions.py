@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "book" / "_ext"))
+import rows
 from tables import versions
 from tables.virtuals import INTERFACES, include_folder, methods
 
 
 def save(now: dict[str, Any]) -> None:
-    versions.FILE.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
+    path = rows.FOLDER / "versions.json"
+    path.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
 
 
 def note_passed() -> None:

@@ -16,9 +16,11 @@ from sybil import Document
 
 import conftest
 
+SAMPLES = Path(__file__).parent / "samples"
+
 
 def text_of(file: str) -> str:
-    return (Path(__file__).parent / "samples" / file).read_text("utf-8")
+    return (SAMPLES / file).read_text("utf-8")
 
 
 def samples(name: str) -> dict[str, Any]:

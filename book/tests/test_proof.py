@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pages import text_of
 
 import claims
 import footer
@@ -128,16 +129,7 @@ def test_python_is_counted_by_coverage() -> None:
     }
 
 
-SUITE = xml.fromstring("""
-<testsuites><testsuite>
-<testcase classname="book.start.md" name="line:4,column:1" />
-<testcase classname="backend.tests.test_x.TestA" name="test_y[2.0-a]" />
-<testcase classname="backend.tests.test_x" name="test_z"><failure /></testcase>
-<testcase classname="backend.tests.test_x" name="test_z"><error /></testcase>
-<testcase classname="backend.tests.test_x" name="test_z"><skipped /></testcase>
-<testcase classname="backend.tests.test_x" name="test_y"><a /></testcase>
-</testsuite></testsuites>
-""")
+SUITE = xml.fromstring(text_of("suite.xml"))
 
 
 def test_tests_that_passed_are_read_from_the_report() -> None:
@@ -304,17 +296,7 @@ def test_a_run_that_lacks_nothing_is_recorded(
 def test_a_worker_that_exits_slowly_is_waited_for(tmp_path: Path) -> None:
     """Where pytest-xdist, by itself, would not wait at all."""
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "conftest.py").write_text(
-        "import atexit, os, pathlib, time\n"
-        "from _session import await_exit as pytest_configure_node\n"
-        "from xdist.workermanage import NodeManager\n"
-        "NodeManager.EXIT_TIMEOUT = 0.01\n"
-        "def leave():\n"
-        "    time.sleep(0.5)\n"
-        "    pathlib.Path('left').touch()\n"
-        "if 'PYTEST_XDIST_WORKER' in os.environ:\n"
-        "    atexit.register(leave)\n"
-    )
+    (tmp_path / "conftest.py").write_text(text_of("slow_exit.py"))
     (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
     subprocess.run(
         [sys.executable, "-m", "pytest", "-n1"],

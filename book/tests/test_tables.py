@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _pages import text_of
 
 import claims
 import regions
@@ -26,17 +27,7 @@ REGIONS, _ = regions.find_regions(regions.read_sources())
 TORCH = Path(torch.__file__).parent
 
 
-TOML = """
-title = "no row"
-[[list]]
-a = "1"
-[one.first]
-a = "1"
-[one."second.third"]
-b = { c = "2" }
-untested = "It never happens."
-[alone]
-"""
+TOML = text_of("rows.toml")
 
 
 def test_rows_are_named_as_they_are_written(

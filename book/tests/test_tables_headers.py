@@ -51,10 +51,8 @@ def test_everything_that_is_offered_says_what_it_is(header: str) -> None:
     # Whatever is marked for export has been found.
     marks = re.findall(r"^OPENREG_(?:EXPORT|API) ", text, re.M)
     marks += re.findall(r"^\[\[noreturn\]\] OPENREG_EXPORT", text, re.M)
-    names = "\n".join(d for entry in found for d in entry.declared)
     declared = [d for entry in found for d in entry.declared]
-    assert declared
-    assert len(declared) >= len(marks), names
+    assert len(declared) >= max(len(marks), 1), declared
 
 
 @pytest.mark.parametrize("header", headers.public_headers())

@@ -1,10 +1,10 @@
 """The counts of PyTorch's databases are those of a run of today's tests."""
 
 import runpy
-from pathlib import Path
 
 import pytest
 import torch
+from _pages import SAMPLES
 
 import regions
 import sweep_databases
@@ -39,20 +39,8 @@ def test_the_counts_are_of_todays_tests_and_version(
     assert len(kept["failed"]) == failed
 
 
-REPORT = """
-<testsuites><testsuite>
-<testcase name="test_operator_sin_openreg_float32" />
-<testcase name="test_operator_cos_openreg_float32"><skipped /></testcase>
-<testcase name="test_module_nn_GLU"><failure>no</failure></testcase>
-<testcase name="test_optimizer_SGD"><error>a worker died</error></testcase>
-</testsuite></testsuites>
-"""
-
-
-def test_each_end_of_a_test_is_counted(tmp_path: Path) -> None:
-    report = tmp_path / "report.xml"
-    report.write_text(REPORT)
-    found = sweep_databases.count(report)
+def test_each_end_of_a_test_is_counted() -> None:
+    found = sweep_databases.count(SAMPLES / "report.xml")
     assert list(found["counts"]) == ["op_db", "module_db", "optim_db"]
     ends = [tuple(ends.values()) for ends in found["counts"].values()]
     assert ends == [(1, 1, 0), (0, 0, 1), (0, 0, 1)]

@@ -47,7 +47,7 @@ def test_a_run_is_noted_once(
 ) -> None:
     path = tmp_path / "versions.json"
     path.write_text(json.dumps(versions.record() | {"passed": []}))
-    monkeypatch.setattr(versions, "FILE", path)
+    monkeypatch.setattr(record_versions.rows, "FOLDER", tmp_path)
     record_versions.note_passed()
     record_versions.note_passed()
     (entry,) = versions.record()["passed"]

@@ -1,25 +1,22 @@
 """The tables of book/about/versions.md: what .ci/record_versions.py wrote."""
 
-import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rows import FOLDER, Row, rows
+from rows import Row, recorded, rows
 from tables.common import of_rows, table
 from tables.interfaces import MACROS, macro
 from tables.virtuals import INTERFACES, methods
 
 READS = ("book/rows/versions.json", "book/rows/interfaces.toml")
 
-FILE = FOLDER / "versions.json"
 MILESTONES = rows("versions.milestones")
 Headers = dict[str, dict[str, str]]
 
 
 def record() -> dict[str, Any]:
-    kept: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
-    return kept
+    return recorded("versions")
 
 
 def as_number(release: str) -> tuple[int, ...]:
