@@ -13,6 +13,7 @@ import site_pages  # noqa: E402
 # work, for example, could never be drawn where all launches wait.
 for name in [name for name in os.environ if name.startswith("OPENREG_")]:
     del os.environ[name]
+os.environ["KINETO_LOG_LEVEL"] = "6"  # it would tell of each profile
 
 project = "The OpenReg Book"
 author = "The OpenReg Book authors"

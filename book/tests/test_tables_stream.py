@@ -8,7 +8,6 @@ import torch
 
 import regions
 from rows import rows
-from tables import stream
 
 
 def test_the_modes_are_those_that_the_device_reads() -> None:
@@ -17,20 +16,6 @@ def test_the_modes_are_those_that_the_device_reads() -> None:
     assert re.findall(r"auto|async|blocking", listed) == [
         row.key for row in rows("stream.modes")
     ]
-
-
-def test_the_timeline_shows_a_run_in_its_order() -> None:
-    copy = "Memcpy HtoD (Pinned -> Device)"
-    names = (copy, "aten::add.Tensor", "aten::mul.Tensor")
-    launched = [("launch", name) for name in names]
-    ran = [(phase, name) for name in names for phase in ("start", "end")]
-    records = sorted(stream.timeline(), key=lambda record: record.time_ns)
-    assert [(x.phase, x.name) for x in records] == [*launched, *ran]
-    drawing = stream.stream_timeline()
-    assert drawing.count("<rect") == drawing.count("<circle") == 3
-    assert ">copy<" in drawing
-    assert f"launch of {copy} for the first".replace(">", "&gt;") in drawing
-    assert "start of aten::mul.Tensor on the second stream; end" in drawing
 
 
 @pytest.mark.parametrize("kind", ["Stream", "Event"])
