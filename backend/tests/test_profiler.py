@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import threading
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -420,6 +422,34 @@ class TestOptions:
         table = found.key_averages(group_by_stack_n=3).table()
         assert "Self OPENREG" in table
 
+    @pytest.mark.parametrize("every", [False, True])
+    def test_other_threads_have_operators_if_asked_for(
+        self, chrome, every: bool
+    ) -> None:
+        x = r(3)
+
+        def launch() -> None:
+            with openreg.stream(openreg.Stream()), record_function("range"):
+                x.add(1)
+                openreg.current_stream().synchronize()
+
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(launch).result()  # so it runs before the profile
+            found = profiled(
+                lambda: pool.submit(launch).result(),
+                experimental_config=Experimental(profile_all_threads=every),
+            )
+        (kernel,) = of(chrome(found), "kernel")
+        took = {
+            row.key: row.device_time_total
+            for row in found.key_averages()
+            if row.device_type == DeviceType.CPU
+        }
+        assert ("External id" in kernel["args"]) == every
+        assert ("aten::add" in took) == every
+        for name in ("aten::add", "range") if every else ():
+            assert took[name] == pytest.approx(kernel["dur"])
+
     def test_memory_is_in_the_timeline(self, tmp_path) -> None:
         options = {"record_shapes": True, "with_stack": True}
         found = profiled(Step(), profile_memory=True, **options)
@@ -460,6 +490,38 @@ class TestOptions:
             if e.device_type == DeviceType.PrivateUse1
         ]
         assert names == ["aten::add.Tensor"]
+
+    @pytest.mark.proves("messages.range-pop-on-a-thread")
+    def test_ranges_have_the_names_of_nvtx(self) -> None:
+        ranges, x = openreg.profiler, r(3)
+        assert set(ranges.__all__) <= set(torch.cuda.nvtx.__all__)
+
+        def work() -> None:
+            assert [ranges.range_push(name) for name in "ab"] == [0, 1]
+            x.add(1)
+            assert ranges.range_pop() == 1
+            with ranges.range("c{}", 1):
+                x.mul(2)
+            ranges.mark("d")
+            thread = threading.Thread(target=another)
+            thread.start()
+            thread.join()
+            assert ranges.range_pop() == 0
+
+        def another() -> None:  # which is in no range
+            refused = "range_pop() on a thread that is in no range"
+            with pytest.raises(RuntimeError, match=re.escape(refused)):
+                ranges.range_pop()
+
+        took = {
+            row.key: row.device_time_total
+            for row in profiled(work).key_averages()
+            if row.device_type == DeviceType.CPU
+        }
+        assert took["b"] > 0
+        assert took["c1"] > 0
+        assert took["a"] == pytest.approx(took["b"] + took["c1"])
+        assert took["d"] == 0
 
     def test_ranges_for_a_vendors_profiler_are_refused(self) -> None:
         config = torch.autograd.ProfilerConfig(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from torch_openreg.openreg import profiler  # noqa: F401
 from torch_openreg.openreg._lazy import *  # noqa: F403
 from torch_openreg.openreg.amp import *  # noqa: F403
 from torch_openreg.openreg.calls import *  # noqa: F403
