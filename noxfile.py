@@ -55,7 +55,7 @@ ROOMS = {
     "backend/device/graph": 350,
     "backend/csrc/graph": 550,
     "backend/csrc/runtime": 2600,
-    "backend/csrc/aten": 3330,
+    "backend/csrc/aten": 3200,
     "backend/csrc/profiler": 600,
     "book/_ext": 3300,
 }

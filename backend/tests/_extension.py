@@ -7,6 +7,7 @@ from pathlib import Path
 from torch.utils import cpp_extension
 
 import _rows
+import torch_openreg._build
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STUBS = _rows.FOLDER / "stubs.txt"
@@ -18,12 +19,16 @@ def listed_stubs() -> dict[str, list[str]]:
     return {header: names.split() for header, _, names in lines}
 
 
-def load(name: str = "custom_tensor") -> str:
+def load(name: str = "custom_tensor", *, uses_backend: bool = False) -> str:
     """Registers the operators of an example; the path of its library."""
+    package = Path(torch_openreg._build.__file__).parent
+    linked = [f"-L{package / 'lib'}", "-ltorch_openreg"]
     library = cpp_extension.load(
         name=name,
         sources=[str(EXAMPLES / f"{name}.cpp")],
         extra_cflags=["-O1"],
+        extra_include_paths=[str(package / "include")] * uses_backend,
+        extra_ldflags=linked * uses_backend,
         is_python_module=False,
     )
     return str(library)

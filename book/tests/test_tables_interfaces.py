@@ -43,7 +43,8 @@ def test_what_must_be_written_is(key: str) -> None:
 
 
 def test_every_macro_that_registers_is_one_of_pytorchs() -> None:
-    assert interfaces.macros_used().keys() == interfaces.MACROS.keys()
+    used = interfaces.macros_used("csrc", "examples")
+    assert used.keys() == interfaces.MACROS.keys()
     for name in interfaces.MACROS:
         assert interfaces.macro(name).startswith(f"{name}("), name
 

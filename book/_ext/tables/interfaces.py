@@ -14,7 +14,11 @@ from tables.virtuals import (
     provided,
 )
 
-READS = ("backend/csrc/**/*.cpp", "book/rows/*.toml")
+READS = (
+    "backend/csrc/**/*.cpp",
+    "backend/examples/**/*.cpp",
+    "book/rows/*.toml",
+)
 
 
 def interface(name: str) -> str:
@@ -48,12 +52,13 @@ REGISTERS = re.compile(
 )
 
 
-def macros_used() -> dict[str, set[str]]:
-    """The macros that our sources register with -> the files that do."""
+def macros_used(*folders: str) -> dict[str, set[str]]:
+    """The macros that sources register with -> the files that do."""
     used: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "backend" / "csrc").rglob("*.cpp")):
-        for name in REGISTERS.findall(path.read_text("utf-8")):
-            used.setdefault(name, set()).add(path.name)
+    for folder in folders:
+        for path in sorted((ROOT / "backend" / folder).rglob("*.cpp")):
+            for name in REGISTERS.findall(path.read_text("utf-8")):
+                used.setdefault(name, set()).add(path.name)
     return used
 
 
@@ -67,7 +72,7 @@ def macro(name: str) -> str:
 
 def interface_macros() -> str:
     """The macros that register, as PyTorch defines them."""
-    used = macros_used()
+    used = macros_used("examples") | macros_used("csrc")
     return of_rows(
         "interfaces.macro",
         defined=lambda row: macro(row.name),

@@ -1,10 +1,5 @@
+#include <ATen/NativeFunctions.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/unfold_native.h>
-#include <ATen/ops/view_as_complex_native.h>
-#include <ATen/ops/view_as_real_native.h>
-#include <ATen/ops/view_native.h>
 
 #include "csrc/aten/core/kernels.h"
 

@@ -4,6 +4,8 @@
 #include <type_traits>
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
+#include <ATen/Operators.h>
 #include <ATen/TensorIterator.h>
 #include <c10/core/DeviceGuard.h>
 

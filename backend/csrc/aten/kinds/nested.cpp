@@ -1,14 +1,4 @@
-#include <ATen/ops/_nested_tensor_size_native.h>
-#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
-#include <ATen/ops/_nested_tensor_strides_native.h>
-#include <ATen/ops/_pin_memory_native.h>
-#include <ATen/ops/_to_copy_native.h>
-#include <ATen/ops/clone_native.h>
-#include <ATen/ops/copy_native.h>
-#include <ATen/ops/empty_like_native.h>
-#include <ATen/ops/is_pinned_native.h>
-#include <ATen/ops/native_dropout_native.h>
-#include <ATen/ops/ones_like_native.h>
+#include <ATen/NativeFunctions.h>
 #include <torch/library.h>
 
 #include "csrc/aten/core/kernels.h"

@@ -1,21 +1,8 @@
 #include <type_traits>
 
-#include <ATen/ops/_empty_affine_quantized_native.h>
-#include <ATen/ops/_empty_per_channel_affine_quantized_native.h>
-#include <ATen/ops/_to_copy_native.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/ops/alias.h>
 #include <ATen/ops/copy_ops.h>
-#include <ATen/ops/empty_like_native.h>
-#include <ATen/ops/empty_native.h>
-#include <ATen/ops/empty_quantized_native.h>
-#include <ATen/ops/empty_strided_native.h>
-#include <ATen/ops/q_per_channel_axis_native.h>
-#include <ATen/ops/q_per_channel_scales_native.h>
-#include <ATen/ops/q_per_channel_zero_points_native.h>
-#include <ATen/ops/q_scale_native.h>
-#include <ATen/ops/q_zero_point_native.h>
-#include <ATen/ops/qscheme_native.h>
-#include <ATen/ops/set_native.h>
 
 #include <c10/core/DeviceGuard.h>
 

@@ -1,9 +1,5 @@
-#include <ATen/ops/_pin_memory_native.h>
+#include <ATen/NativeFunctions.h>
 #include <ATen/ops/_sparse_mm_reduce_impl.h>
-#include <ATen/ops/copy_native.h>
-#include <ATen/ops/copy_sparse_to_sparse_native.h>
-#include <ATen/ops/empty_like_native.h>
-#include <ATen/ops/is_pinned_native.h>
 #include <torch/library.h>
 
 #include "csrc/aten/core/registry.h"

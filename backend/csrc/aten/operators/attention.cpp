@@ -2,14 +2,13 @@
 #include <optional>
 #include <tuple>
 
+#include <ATen/Operators.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
-#include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward_ops.h>
-#include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_ops.h>
 #include <ATen/ops/empty.h>
 
 #include "csrc/aten/core/kernels.h"

@@ -3,7 +3,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fill_cpu_dispatch.h>
-#include <ATen/ops/fill_ops.h>
 #include <ATen/ops/zero_cpu_dispatch.h>
 
 #include "csrc/aten/core/kernels.h"

@@ -1,8 +1,3 @@
-#include <ATen/ops/gather_native.h>
-#include <ATen/ops/gather_ops.h>
-#include <ATen/ops/index_select_native.h>
-#include <ATen/ops/index_select_ops.h>
-
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/structured.h"
 

@@ -1,10 +1,4 @@
 #include <ATen/ExpandUtils.h>
-#include <ATen/ops/addmm_native.h>
-#include <ATen/ops/addmm_ops.h>
-#include <ATen/ops/bmm_native.h>
-#include <ATen/ops/bmm_ops.h>
-#include <ATen/ops/mm_native.h>
-#include <ATen/ops/mm_ops.h>
 
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/structured.h"

@@ -4,13 +4,10 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/Operators.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/RNN.h>
-#include <ATen/ops/_thnn_fused_gru_cell_backward_ops.h>
-#include <ATen/ops/_thnn_fused_gru_cell_ops.h>
-#include <ATen/ops/_thnn_fused_lstm_cell_backward_impl_ops.h>
-#include <ATen/ops/_thnn_fused_lstm_cell_ops.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/zeros_like.h>

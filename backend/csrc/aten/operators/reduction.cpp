@@ -1,10 +1,3 @@
-#include <ATen/ops/_log_softmax_native.h>
-#include <ATen/ops/_log_softmax_ops.h>
-#include <ATen/ops/_softmax_native.h>
-#include <ATen/ops/_softmax_ops.h>
-#include <ATen/ops/sum_native.h>
-#include <ATen/ops/sum_ops.h>
-
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/structured.h"
 
