@@ -174,9 +174,8 @@ QUEUED = {
     ),
 }
 
-# On an idle stream a convolution makes its result itself, and this softmax is
-# two operators, of which the first converts.
-MAKES_MORE = ("conv1", "conv2", "conv3", "conv_", "softmax to float")
+# This softmax is two operators, of which the first converts.
+MAKES_MORE = ("softmax to float",)
 
 # Operators that run on the calling thread when the stream comes to them.
 IN_TURN = {

@@ -15,6 +15,8 @@ namespace {
 
 // Where the kernel that this thread runs allocates.
 thread_local c10::DeviceIndex kernel_memory = host_memory;
+// How large its only result is, or SIZE_MAX where it may have others.
+thread_local size_t only_result = SIZE_MAX;
 
 bool is_kernel_address(const void* address) {
   return address != nullptr && is_device_address(to_device(address));
@@ -43,11 +45,15 @@ struct KernelAllocator final : c10::Allocator {
   c10::Allocator* const host = c10::GetDefaultCPUAllocator();
 
   c10::DataPtr allocate(size_t bytes) override {
-    void* const address = kernel_memory == host_memory
+    const bool workspace = only_result != SIZE_MAX && only_result != bytes;
+    void* const address = kernel_memory == host_memory || workspace
                               ? nullptr
                               : allocate_in_turn(kernel_memory, bytes);
     if (address == nullptr) {
       return host->allocate(bytes);
+    }
+    if (bytes == only_result) {
+      kernel_memory = host_memory;
     }
     return {address, address, &free_any, c10::Device(c10::kCPU)};
   }
@@ -146,6 +152,14 @@ KernelScope::KernelScope(c10::DeviceIndex memory)
 
 KernelScope::~KernelScope() {
   kernel_memory = previous_;
+}
+
+OneResult::OneResult(size_t bytes) {
+  only_result = bytes;
+}
+
+OneResult::~OneResult() {
+  only_result = SIZE_MAX;
 }
 
 // [alias-refusal] What a kernel refuses by its own name, refused by operator.

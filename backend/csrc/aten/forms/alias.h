@@ -46,6 +46,18 @@ class KernelScope {
 };
 // [/alias-scope]
 
+// [alias-one-result] While this lives, a kernel in its turn makes one result.
+// The first block of `bytes` is the result and the device's. All others are
+// workspace, and the host's.
+class OneResult {
+ public:
+  explicit OneResult(size_t bytes);
+  ~OneResult();
+  OneResult(const OneResult&) = delete;
+  OneResult& operator=(const OneResult&) = delete;
+};
+// [/alias-one-result]
+
 // A CPU tensor over the bytes of a device tensor, which it does not keep alive;
 // any other tensor as it is.
 at::Tensor borrow(const at::Tensor& tensor);

@@ -5,7 +5,6 @@
 #include <ATen/native/ConvUtils.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
-#include <ATen/ops/convolution_backward_overrideable_ops.h>
 
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/structured.h"
@@ -17,8 +16,7 @@
 namespace openreg {
 namespace {
 
-// Channels come last where an argument has them last, as on the CPU.
-at::Tensor make_convolution_result(
+std::vector<int64_t> convolution_sizes(
     const at::Tensor& input,
     const at::Tensor& weight,
     at::IntArrayRef stride,
@@ -27,18 +25,22 @@ at::Tensor make_convolution_result(
     bool transposed,
     at::IntArrayRef output_padding,
     int64_t groups) {
-  const auto sizes =
-      transposed
-          ? at::native::conv_input_size(
-                input.sizes(),
-                weight.sizes(),
-                padding,
-                output_padding,
-                stride,
-                dilation,
-                groups)
-          : at::native::conv_output_size(
-                input.sizes(), weight.sizes(), padding, stride, dilation);
+  return transposed
+             ? at::native::conv_input_size(
+                   input.sizes(),
+                   weight.sizes(),
+                   padding,
+                   output_padding,
+                   stride,
+                   dilation,
+                   groups)
+             : at::native::conv_output_size(
+                   input.sizes(), weight.sizes(), padding, stride, dilation);
+}
+
+// Channels come last where an argument has them last, as on the CPU.
+at::Tensor make_convolution_result(
+    at::IntArrayRef sizes, const at::Tensor& input, const at::Tensor& weight) {
   // [convolution-result] What the result looks like, before there is one.
   auto format = input.suggest_memory_format();
   if (format == at::MemoryFormat::Contiguous) {
@@ -62,13 +64,19 @@ at::Tensor convolution(
       every_kernel_takes(type) && at::isFloatingType(type) &&
       weight.scalar_type() == type &&
       (!bias.has_value() || !bias->defined() || bias->scalar_type() == type);
-  if (!cannot_refuse || call.runs_inline()) {
+  if (!cannot_refuse) {
+    return launch_on_aliases(
+        call, &at::convolution, input, weight, bias, options...);
+  }
+  const auto sizes = convolution_sizes(input, weight, options...);
+  if (call.runs_inline()) {
     // [convolution-forward] On an idle stream the CPU's kernel makes its result.
+    const OneResult memory(c10::multiply_integers(sizes) * input.itemsize());
     return launch_on_aliases(
         call, &at::convolution, input, weight, bias, options...);
     // [/convolution-forward]
   }
-  const auto result = make_convolution_result(input, weight, options...);
+  const auto result = make_convolution_result(sizes, input, weight);
   // On a worker the kernel's own is host memory, from which it is copied.
   launch_on_aliases(
       call,
