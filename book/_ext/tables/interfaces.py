@@ -14,11 +14,7 @@ from tables.virtuals import (
     provided,
 )
 
-READS = (
-    "backend/csrc/**/*.cpp",
-    "backend/examples/**/*.cpp",
-    "book/rows/*.toml",
-)
+READS = ("backend/**/*.cpp", "book/rows/*.toml")
 
 
 def interface(name: str) -> str:
