@@ -471,6 +471,11 @@ def run(
     )
 
 
+def compiler() -> list[str]:
+    """The C++ compiler that tests call, with what CXX adds to its name."""
+    return shlex.split(os.environ.get("CXX", "c++"))
+
+
 def build(source: str, folder: Path) -> Path:
     """Compiles a program of this folder against the library."""
     here = Path(__file__).parent
@@ -478,7 +483,7 @@ def build(source: str, folder: Path) -> Path:
     library = library_path()
     subprocess.run(
         [
-            *shlex.split(os.environ.get("CXX", "c++")),
+            *compiler(),
             *("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"),
             f"-I{here.parent}",
             str(here / source),

@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch_openreg
 import torch_openreg._C
-from _device import PATIENCE
+from _device import PATIENCE, compiler
 
 
 class ForkServer:
@@ -98,13 +97,12 @@ def omit_library() -> str:
     atexit.register(folder.cleanup)
     source = Path(__file__).parents[1] / "examples" / "omit.cpp"
     library = f"{folder.name}/omit.so"
-    compiler = shlex.split(os.environ.get("CXX", "c++"))
     flags = "-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"
-    subprocess.run([*compiler, *flags, source, "-o", library], check=True)
+    subprocess.run([*compiler(), *flags, source, "-o", library], check=True)
     return library
 
 
-def without(kernel: str) -> dict[str, str]:
+def without_kernel(kernel: str) -> dict[str, str]:
     """The variables of a process in which the backend lacks this kernel."""
     return {"LD_PRELOAD": omit_library(), "OMIT": kernel}
 

@@ -7,7 +7,7 @@ import io
 import pytest
 import torch
 
-from _fresh import prints, run, without
+from _fresh import prints, run, without_kernel
 
 F = torch.nn.functional
 lab = torch.library.Library("calls_lab", "DEF")
@@ -234,5 +234,5 @@ def test_a_copy_without_its_fallthrough_overflows_the_stack(key: str) -> None:
     view = "torch.tensor([1 + 2j], device='openreg').conj()"
     view += ".imag" if key == "Negative" else ""
     code = f"import torch; print({view}.clone().tolist())"
-    omission = without(f"{key}:_copy_from")
+    omission = without_kernel(f"{key}:_copy_from")
     assert run(code, **omission).returncode == -11

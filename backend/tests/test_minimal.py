@@ -11,7 +11,7 @@ import pytest
 import _rows
 import everyday
 import noxfile
-from _fresh import omit_library, prints, run, without
+from _fresh import omit_library, prints, run, without_kernel
 
 pytestmark = pytest.mark.one_mode
 
@@ -22,7 +22,7 @@ ROWS = _rows.read("operators")["minimal"]
 
 def failures(omit: str, operators: str = "minimal") -> dict[str, str]:
     """What fails in a process with a set of operators, less one."""
-    omission = without(omit) if omit else {}
+    omission = without_kernel(omit) if omit else {}
     process = prints(PROGRAM, OPENREG_OPERATORS=operators, **omission)
     *_, last = process.splitlines()
     return json.loads(last)
@@ -83,14 +83,14 @@ def test_an_operator_set_that_means_nothing_is_refused() -> None:
 
 @pytest.mark.proves("omit-named")
 def test_leaving_out_what_nobody_registers_is_noticed() -> None:
-    process = run("import torch", **without("emty"))
+    process = run("import torch", **without_kernel("emty"))
     assert process.returncode == 1
     assert "OMIT is 'emty', which names no kernel" in process.stdout
 
 
 def test_pytorch_keeps_its_kernels_of_the_same_name() -> None:
     code = "import torch; print(torch.ones(4).view(2, 2).shape)"
-    assert prints(code, **without("view")) == "torch.Size([2, 2])\n"
+    assert prints(code, **without_kernel("view")) == "torch.Size([2, 2])\n"
 
 
 def test_without_a_name_every_kernel_is_registered() -> None:

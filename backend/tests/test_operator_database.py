@@ -15,7 +15,7 @@ import torch
 
 import operators_known
 import sweep_operators
-from _fresh import prints, without
+from _fresh import prints, without_kernel
 from _operators import ENTRIES, KINDS, applies, check, faults
 from operators_known import KNOWN, Known, Question, stale, unexplained
 
@@ -191,7 +191,7 @@ def test_the_sweep_finds_the_calls_that_end_the_process() -> None:
     mended = prints(ENDS, folder).splitlines()
     # What has no kernel of ours runs one that follows a device pointer.
     ours = "choose_qparams_optimized"
-    broken = prints(ENDS, folder, **without(ours)).splitlines()
+    broken = prints(ENDS, folder, **without_kernel(ours)).splitlines()
     both = "'sweep::ends.default, call 0: SIGSEGV; on the CPU, SIGSEGV'"
     assert mended[0].startswith(f"(3, [{both}, ")
     assert mended == [broken[0], "(24, [])"]

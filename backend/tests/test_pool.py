@@ -5,8 +5,6 @@ The first program needs no PyTorch, and the sanitizers watch it, too.
 
 from __future__ import annotations
 
-import os
-import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -67,7 +65,7 @@ def test_the_methods_that_only_cpp_calls(tmp_path: Path) -> None:
     includes = [f"-I{path}" for path in cpp_extension.include_paths()]
     subprocess.run(
         [
-            *shlex.split(os.environ.get("CXX", "c++")),
+            *_device.compiler(),
             *("-std=c++20", *includes, str(here / "pool_methods.cpp")),
             *("-Wl,--no-as-needed", f"-L{ours}", f"-L{torchs}"),
             *("-ltorch_openreg", "-lopenreg", "-ltorch_cpu", "-lc10"),
