@@ -30,7 +30,7 @@ void device_methods() {
   allocator->raw_deallocate(raw);
   CHECK(allocated() == 0);
   std::puts("raw_deleter");
-  // No bytes have no address, and a private pool has no cache to empty.
+  // No bytes have no address, and no graph has the pool that is to be emptied.
   CHECK(allocator->clone(nullptr, 0).get() == nullptr);
   allocator->emptyCache({1, 0});
   // Freed twice it raises nothing, changes nothing, and is told of.

@@ -11,6 +11,7 @@ import _fresh
 import torch_openreg
 from _fresh import USE_COPY, copy_package
 from _session import counting
+from torch_openreg._build import TORCH_VERSION
 
 pytestmark = pytest.mark.one_mode
 
@@ -158,8 +159,9 @@ try_import()
     assert package.exists()
     another_version, not_built = told.splitlines()
     assert another_version == (
-        "torch_openreg was built against PyTorch 2.12.1, but PyTorch 2.13.0 is "
-        "installed. Install that version, or build torch_openreg again."
+        "torch_openreg was built against PyTorch 2.12.1, but PyTorch "
+        f"{TORCH_VERSION} is installed. Install that version, or build "
+        "torch_openreg again."
     )
     assert not_built.startswith("torch_openreg has not been built here.")
 

@@ -12,6 +12,7 @@ import pytest
 import torch_openreg
 import torch_openreg._C as C
 from cmake import CMAKE_BIN_DIR
+from torch_openreg._build import TORCH_VERSION
 
 pytestmark = pytest.mark.one_mode
 
@@ -110,7 +111,7 @@ def test_package_declares_what_it_is() -> None:
         e.value for e in package.entry_points if e.group == "torch.backends"
     ]
     assert entry == ["torch_openreg:_autoload"]
-    assert package.requires == ["torch==2.13.0"]
+    assert package.requires == [f"torch=={TORCH_VERSION}"]
     assert package.metadata["License-Expression"] == "BSD-3-Clause"
 
 
@@ -138,7 +139,8 @@ def test_without_pytorch_cmake_says_what_to_install(tmp_path: Path) -> None:
 
 
 ADVICE = (
-    "python -m pip install torch==2.13.0 scikit-build-core cmake ninja "
+    f"python -m pip install torch=={TORCH_VERSION} scikit-build-core cmake "
+    "ninja "
     "python -m pip install --no-build-isolation ."
 )
 HIDE = """

@@ -196,7 +196,7 @@ struct PoolAllocator final : c10::DeviceAllocator {
   void emptyCache(c10::MempoolId_t pool) override {
     const bool shared = pool == c10::MempoolId_t{0, 0};
     if (!shared || pools_are_the_parents) {
-      return;  // There are no private pools, so nothing is cached for one.
+      return;  // A graph's pool gives back when the graph lets go of it.
     }
     for (Pool* const each : pools()) {
       each->release_cached();

@@ -50,10 +50,11 @@ void register_dropout_backward(torch::Library& library);
 
 // Operators whose call is so short that every nanosecond shows. Without them
 // the alias kernel or the fallback would serve.
+void register_item(torch::Library& library);
 void register_pointwise(torch::Library& library);
 
-// Operators that are queued: their result's shape is known before they run.
-void register_item(torch::Library& library);
+// Operators that may be queued, as those of pointwise and convolution may: the
+// shape of their result is known before they run.
 void register_fills(torch::Library& library);
 void register_matmul(torch::Library& library);
 void register_reductions(torch::Library& library);
