@@ -62,6 +62,12 @@ def performance_graphs() -> str:
     return table(head, rows)
 
 
+def performance_profile() -> str:
+    """What an `add_` of one element takes beside each kind of profile."""
+    kept = recorded(PAGE)["profile"]
+    return table(kept, [[f"{taken:.2f} µs" for taken in kept.values()]])
+
+
 def performance_threads() -> str:
     """Training steps with two threads, by where backward runs."""
     kept = recorded(PAGE)["two threads"]

@@ -98,11 +98,9 @@ def timeline(names: list[str], boxes: list[Box], arrows: Arrows) -> str:
             f'<text class="mid" x="{x + wide / 2:g}" '
             f'y="{top + high / 2 + 5:g}">{word}</text>'
         )
-    text += [
-        f'<text class="key mid" x="{left[lane] + wide / 2:g}" y="16">{name}'
-        "</text>"
-        for lane, name in title.items()
-    ]
+    for lane, name in title.items():
+        x = left[lane] + wide / 2
+        text.append(f'<text class="key mid" x="{x:g}" y="16">{name}</text>')
     said = sorted(
         (time, f"{x.name} {word} on {title[x.lane]}")
         for x in boxes
