@@ -17,14 +17,14 @@ orError_t run(void* args) noexcept {
     }
     work->run();
     return orSuccess;
-  } catch (const c10::Error& error) {
-    orSetKernelError(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    orSetKernelError(error.what());
+    const auto* const ours = dynamic_cast<const c10::Error*>(&error);
+    orSetKernelError(ours ? ours->what_without_backtrace() : error.what());
+    raised = std::current_exception();
   } catch (...) {
     orSetKernelError("it raised what is no std::exception");
+    raised = std::current_exception();
   }
-  raised = std::current_exception();
   return orErrorLaunchFailure;
 }
 // [/launch-run]
