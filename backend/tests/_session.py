@@ -51,6 +51,12 @@ def begin(config: pytest.Config) -> None:
             f"({chosen}) and not queued" if chosen else "not queued"
         )
     os.environ |= {"CUDA_HOME": "", "CUDA_PATH": ""}
+    # Inductor writes its code anew, and keeps what g++ made of it.
+    os.environ |= {
+        "TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"),
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    }
     unlock(Path(os.environ.setdefault(EXTENSIONS, str(BUILD / "extensions"))))
     # One process in ten runs a line that no other runs, and all would start
     # a second later: so each that counts says so.

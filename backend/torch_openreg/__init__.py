@@ -88,6 +88,7 @@ def _register() -> None:
     # A misspelt OPENREG_* variable ends here, not in a machine without devices.
     _C._check_environment()
     torch.utils.rename_privateuse1_backend("openreg")
+    importlib.import_module("torch_openreg.fakes")
     torch._register_device_module("openreg", openreg)
     # `import torch.openreg.random` must find our module, not load another.
     for _, name, _ in pkgutil.iter_modules(openreg.__path__, "openreg."):

@@ -178,6 +178,7 @@ void bind(py::module_& m) {
   bind_memory(m);
   bind_streams(m);
   bind_trace(m);
+  bind_compiled(m);
 }
 
 }  // namespace

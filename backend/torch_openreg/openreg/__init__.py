@@ -6,6 +6,8 @@ module of whatever device a tensor is on, which is why they must be these.
 
 from __future__ import annotations
 
+import importlib
+
 import torch
 
 from torch_openreg.openreg import profiler  # noqa: F401
@@ -25,3 +27,14 @@ OutOfMemoryError = torch.OutOfMemoryError
 _initialized = False
 default_generators: tuple[torch.Generator, ...] = ()
 """The default generator of each device; empty until the backend is in use."""
+
+
+# [py-init-inductor] The first name that Inductor asks a device's module for.
+def __getattr__(name: str) -> object:
+    if name == "Scheduling":
+        # It registers itself, with more than Inductor would find here by name.
+        importlib.import_module("torch_openreg.inductor")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# [/py-init-inductor]

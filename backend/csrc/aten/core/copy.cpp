@@ -10,7 +10,6 @@
 #include "csrc/aten/core/copy_elements.h"
 #include "csrc/aten/core/kernels.h"
 #include "csrc/runtime/host_allocator.h"
-#include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
 
 // Every copy with an end on the device. PyTorch's copy_, to() and clone() all

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "csrc/runtime/stream.h"
+
 // The two ways to copy, when one end or both are on a device: bytes as they
 // are, and elements, which a kernel moves.
 
@@ -24,7 +26,7 @@ void copy_elements(
     const at::Tensor& src, const at::Tensor& dst, bool non_blocking);
 
 // Told of memory that queued work of `device` uses; graphs listen here.
-inline void (*note_use)(c10::DeviceIndex device, const c10::Storage& storage) =
+OPENREG_EXPORT inline void (*note_use)(c10::DeviceIndex, const c10::Storage&) =
     [](c10::DeviceIndex, const c10::Storage&) {};
 
 }  // namespace openreg

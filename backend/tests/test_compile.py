@@ -1,0 +1,329 @@
+"""torch.compile on the device, through Inductor, and what it is told."""
+
+import copy
+import os
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from torch_openreg import _C
+from torch_openreg.openreg.testing import Gate, trace
+
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Nothing compiled remains; on two cores a helper process costs more."""
+    with torch._inductor.config.patch(compile_threads=1):
+        yield
+    torch._dynamo.reset()
+
+
+def to(values: Any, device: str) -> Any:
+    return tree_map_only(Tensor, lambda x: x.to(device), values)
+
+
+def looks(result: Any) -> list[Any]:
+    return [
+        (x.shape, x.stride(), x.dtype, x.device)
+        for x in tree_leaves(result)
+        if isinstance(x, Tensor)
+    ]
+
+
+def check_fake(operator: Callable[..., Any], *args: Any) -> None:
+    args = to(args, "openreg")
+    real = looks(operator(*args))
+    with FakeTensorMode() as mode:
+        fakes = tree_map_only(Tensor, mode.from_tensor, args)
+        assert looks(operator(*fakes)) == real
+
+
+@pytest.mark.proves("compile-fakes")
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_fake_convolution_has_the_strides_of_a_real_one(dim, transposed):
+    last = [None, torch.channels_last, torch.channels_last_3d][dim - 1]
+
+    def make(shape: list[int], is_last: bool) -> Tensor:
+        x = torch.randn(shape)
+        if is_last and last is None:
+            return x.mT.contiguous().mT
+        return x.to(memory_format=last) if is_last else x
+
+    for x_last, weight_last, grad_last in product([False, True], repeat=3):
+        x = make([2, 3] + [5] * dim, x_last)
+        shape = [3, 4] if transposed else [4, 3]
+        weight = make(shape + [3] * dim, weight_last)
+        options = [1] * dim, [0] * dim, [1] * dim, transposed, [0] * dim, 1
+        check_fake(aten.convolution, x, weight, None, *options)
+        out = aten.convolution(x, weight, None, *options)
+        grad = make([*out.shape], grad_last)
+        masks = [True] * 3
+        check_fake(
+            aten.convolution_backward, grad, x, weight, [4], *options, masks
+        )
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_fake_batch_norm_has_the_results_of_a_real_one(training):
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    stats = tuple(torch.rand(3) for _ in range(4))
+    for operator in aten.native_batch_norm, aten._native_batch_norm_legit:
+        check_fake(operator, x, *stats, training, 0.1, 1e-5)
+    for operator in (
+        aten._batch_norm_no_update,
+        aten._native_batch_norm_legit_no_training,
+    ):
+        check_fake(operator, x, *stats, 0.1, 1e-5)
+
+
+def test_other_devices_keep_their_fakes():
+    x = torch.randn(1, 2, 4, 4).to(memory_format=torch.channels_last)
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(x)
+        assert F.conv2d(fake, fake).device.type == "cpu"
+        on_meta = F.conv2d(fake.to("meta"), fake.to("meta"))
+        assert on_meta.device.type == "meta"
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_a_convolution_in_channels_last_is_compiled(backend):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    net = net.to("openreg", memory_format=torch.channels_last)
+    x = torch.randn(2, 3, 6, 6, device="openreg")
+    x = x.to(memory_format=torch.channels_last)
+    other = copy.deepcopy(net)
+    compiled = torch.compile(net, backend=backend)
+
+    def step(model: Callable[[Tensor], Tensor]) -> Tensor:
+        out = model(x)
+        out.permute(0, 2, 3, 1).reshape(-1).square().mean().backward()
+        return out
+
+    out, expected = step(compiled), step(other)
+    torch.testing.assert_close(out, expected)
+    assert looks(out) == looks(expected)
+    for mine, theirs in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad)
+        assert looks(mine.grad) == looks(theirs.grad)
+
+
+def chain(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Elements, a reduction, a constant, arange and a masked load."""
+    z = (x.sin() + y * 2).relu() + torch.tensor([1.0, 2.0, 3.0]).to(x.device)
+    padded = F.pad(z, (1, 2)) * torch.arange(6, device=x.device)
+    return padded, z.sum(-1)
+
+
+@pytest.mark.proves(
+    "compile-launch",
+    "checklist.register_interface_for_device",
+    "checklist.register_backend_for_device",
+)
+@pytest.mark.parametrize("place", ["openreg:0", "openreg:1", "side stream"])
+def test_a_graph_runs_on_its_device_and_the_current_stream(place):
+    device = place if ":" in place else "openreg:0"
+    stream = torch.accelerator.current_stream(device)
+    if place == "side stream":
+        stream = torch.Stream(device)
+    x, y = torch.randn(2, 4, 3, device=device)
+    compiled = torch.compile(chain, fullgraph=True)
+    torch.accelerator.synchronize(device)
+    with stream:
+        compiled(x, y)
+        stream.synchronize()
+        with trace() as records:
+            out = compiled(x, y)
+            stream.synchronize()
+    torch.testing.assert_close(out, chain(x, y))
+    assert {t.device for t in out} == {torch.device(device)}
+    (end,) = [r for r in records if r.phase == "end" and "fused" in r.name]
+    assert end.name.startswith("openreg_fused_")
+    assert end.kind == "kernel"
+    assert end.device == stream.device_index
+    assert (end.stream != 0) == (place == "side stream")
+
+
+@pytest.mark.queued
+def test_a_compiled_kernel_waits_for_its_stream():
+    x = torch.zeros(3, device="openreg")
+    compiled = torch.compile(lambda x: x.add_(1).sum(), fullgraph=True)
+    compiled(x)
+    gate = Gate()
+    gate.hold()
+    total = compiled(x)
+    x.mul_(10)
+    gate.open()
+    assert total.item() == 6
+    assert x.tolist() == [20] * 3
+
+
+def test_views_mutation_and_tensors_of_the_host():
+    number, index = torch.tensor(3.0), torch.tensor([1, 0])
+
+    def function(x: Tensor, y: Tensor, number: Tensor, index: Tensor) -> Any:
+        view = x[1:]
+        view.mul_(2)
+        y.add_(x.sum())
+        # On the left, on the right, and in the second operand of a second.
+        return number * x, x - number, x / number.exp(), x[index], view.t()
+
+    x, y = torch.randn(3, 3, device="openreg"), torch.ones(2, device="openreg")
+    expected = function(x.clone(), y.clone(), number, index)
+    got = torch.compile(function, fullgraph=True)(x, y, number, index)
+    torch.testing.assert_close(got, expected)
+    assert got[-1].data_ptr() == x[1:].data_ptr()
+    torch.testing.assert_close(y, 1 + x.sum().expand(2))
+
+
+def test_a_compiled_kernel_refuses_an_index_where_it_finds_it():
+    table = torch.ones(2, 3, device="openreg")
+    compiled = torch.compile(lambda table, i: table[i] * 2, fullgraph=True)
+    indices = torch.tensor([0, 1, 2], device="openreg")
+    compiled(table, indices[:2])
+    with pytest.raises(RuntimeError, match="index out of bounds") as caught:
+        compiled(table, indices)
+        torch.accelerator.synchronize()
+    # Only where it was queued does the device fail.
+    failed = os.environ.get("OPENREG_LAUNCH") == "async"
+    assert isinstance(caught.value, torch.AcceleratorError) == failed
+    if failed:
+        torch.openreg.reset_device()
+
+
+def loss_of(net: nn.Module, x: Tensor, target: Tensor) -> Tensor:
+    with torch.autocast("openreg", torch.bfloat16):
+        loss: Tensor = F.cross_entropy(net(x), target)
+    return loss
+
+
+@pytest.mark.proves("compile-train")
+def test_a_compiled_training_step_trains():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3))
+    nets = net.to("openreg"), copy.deepcopy(net)
+    x = torch.randn(4, 6, device="openreg")
+    target = torch.tensor([0, 1, 2, 0], device="openreg")
+    losses = []
+    for net, wrap in zip(nets, (torch.compile, lambda f: f), strict=True):
+        # The counters of Adam are on the CPU.
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+        loss_now, step = wrap(loss_of), wrap(optimizer.step)
+        losses.append([])
+        for _ in range(4):
+            loss = loss_now(net, x, target)
+            loss.backward()
+            step()
+            optimizer.zero_grad()
+            losses[-1].append(loss.item())
+    torch.testing.assert_close(*losses, rtol=0.02, atol=0.02)
+    assert losses[0][-1] < losses[0][0] / 2
+
+
+def test_shapes_may_change():
+    compiled = torch.compile(
+        lambda x: (x * x.shape[0]).sum(0), dynamic=True, fullgraph=True
+    )
+    for n in 3, 7, 12:
+        x = torch.randn(n, 5, device="openreg")
+        torch.testing.assert_close(compiled(x), (x * n).sum(0))
+
+
+def draw(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.rand_like(x), F.dropout(x, 0.5), torch.bernoulli(x)
+
+
+@pytest.mark.proves("compile-random")
+@pytest.mark.parametrize("as_eager", [False, True])
+def test_equal_seeds_draw_what_the_cpu_draws(as_eager):
+    x = torch.rand(4, 4)
+    with torch._inductor.config.patch(fallback_random=as_eager):
+        drawn = []
+        for device in "openreg", "cpu":
+            compiled = draw if device == "cpu" and as_eager else None
+            compiled = compiled or torch.compile(draw, fullgraph=True)
+            torch.manual_seed(5)
+            drawn.append(to(compiled(x.to(device)), "cpu"))
+    torch.testing.assert_close(*drawn, rtol=0, atol=0)
+
+
+def test_branches_custom_operators_and_streams():
+    side = torch.Stream("openreg")
+
+    @torch.library.custom_op("test_compile::bump", mutates_args=("x",))
+    def bump(x: Tensor) -> None:
+        x.add_(1)
+
+    def function(x: Tensor) -> Tensor:
+        y = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        bump(y)
+        side.wait_stream(torch.accelerator.current_stream())
+        with side:
+            z = y * 2
+        torch.accelerator.current_stream().wait_stream(side)
+        return z + y
+
+    compiled = torch.compile(function, fullgraph=True)
+    for sign in 1, -1:
+        x = sign * torch.rand(3, device="openreg")
+        torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_graph_break_leaves_two_graphs():
+    def function(x: Tensor) -> Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    found = torch._dynamo.explain(function)(torch.ones(2, device="openreg"))
+    assert (found.graph_count, found.graph_break_count) == (2, 1)
+
+
+def test_a_number_that_the_host_reads_is_an_argument_of_a_kernel():
+    def function(x: Tensor, factor: Tensor) -> tuple[Tensor, Tensor]:
+        return x * factor.item(), x[x > 1] + 1
+
+    x = torch.tensor([1.0, 2.0, 3.0], device="openreg")
+    factor = torch.tensor(1.5, device="openreg")
+    with torch._dynamo.config.patch(
+        capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True
+    ):
+        compiled = torch.compile(function, fullgraph=True)
+        got = compiled(x, factor)
+    torch.testing.assert_close(got, function(x, factor))
+
+
+@pytest.mark.proves("messages.expects-all-tensors-on-one")
+def test_a_kernel_refuses_tensors_that_it_cannot_reach():
+    kernel = _C._CompiledKernel("never_launched", 0)
+    says = "expects all tensors on one openreg device"
+    with pytest.raises(RuntimeError, match=says):
+        kernel(torch.ones(2))
+    with pytest.raises(RuntimeError, match="got one on openreg:1"):
+        kernel(*(torch.ones(2, device=f"openreg:{i}") for i in (0, 1)))
+
+
+@pytest.mark.proves("messages.has-no-attribute")
+def test_the_module_has_no_name_that_nobody_asked_for():
+    with pytest.raises(
+        AttributeError, match="has no attribute 'TritonScheduli"
+    ):
+        torch.openreg.TritonScheduling  # noqa: B018
+
+
+@pytest.mark.proves("messages.a-compiled-graph-here-is-python")
+def test_a_graph_in_cpp_alone_is_refused():
+    with torch._inductor.config.patch(cpp_wrapper=True):
+        compiled = torch.compile(lambda x: x + 1)
+        with pytest.raises(Exception, match="a compiled graph here is Python"):
+            compiled(torch.ones(1, device="openreg"))
