@@ -15,7 +15,7 @@ namespace {
 struct End {
   const char* role;
   const void* address;
-  Block block{};
+  Block block = kNoBlock;
 };
 
 // What a call asks for. It is done in the order of `stream`, or waited for in
@@ -33,7 +33,7 @@ struct Request {
 // Ordinary host memory is in no block: its bounds are the host's business.
 orError_t check_range(Machine* machine, End* end, size_t count) {
   const Block& block = end->block = find_block(machine, end->address);
-  if (block.base == 0) {
+  if (block.base == nullptr) {
     if (!in_device_range(end->address)) {
       return orSuccess;
     }
@@ -43,7 +43,8 @@ orError_t check_range(Machine* machine, End* end, size_t count) {
         end->role,
         end->address);
   }
-  const size_t rest = block.base + block.size - to_integer(end->address);
+  const size_t rest =
+      to_integer(block.base) + block.size - to_integer(end->address);
   if (count <= rest) {
     return orSuccess;
   }
@@ -88,7 +89,7 @@ orError_t check_owner(Machine* machine, const End& end, int index) {
 void* reach(const void* address) {
   const ptrdiff_t offset =
       in_device_range(address) ? orReservedAddresses.kernel_offset : 0;
-  return reinterpret_cast<void*>(to_integer(address) + offset);
+  return to_pointer(to_integer(address) + offset);
 }
 
 // The ranges may overlap.
@@ -101,8 +102,9 @@ struct Copy {
 
   static constexpr orTraceKind kKind = orTraceCopy;
 
-  void operator()() const {
+  orError_t operator()() const {
     std::memmove(dst, staged ? staged.get() : src, count);
+    return orSuccess;
   }
 };
 // [/dev-copy]
@@ -115,8 +117,9 @@ struct Fill {
   static constexpr orTraceKind kKind = orTraceSet;
   static constexpr const char* name = "Memset (Device)";
 
-  void operator()() const {
+  orError_t operator()() const {
     std::memset(dst, value, count);
+    return orSuccess;
   }
 };
 
@@ -126,15 +129,10 @@ template <typename Task, typename Stage>
 orError_t launch_task(
     const StreamRef& stream, Task&& task, bool must_run_here, Stage&& stage) {
   if (stream == nullptr) {
-    task();
-    return orSuccess;
+    return task();
   }
-  const auto body = [&] {
-    task();
-    return orSuccess;
-  };
   Label label{Task::kKind, task.name, task.count};
-  return launch(stream, label, must_run_here, body, [&] {
+  return launch(stream, label, must_run_here, task, [&] {
     stage(&task);
     return pack(label, std::move(task));
   });
@@ -171,17 +169,13 @@ orError_t check_ends(
   if (request->dst.address == nullptr || request->src.address == nullptr) {
     return fail(orErrorInvalidValue, "%s: dst or src is NULL", request->call);
   }
-  orError_t error = check_place(request->dst);
-  if (error == orSuccess) {
-    error = check_place(request->src);
-  }
-  if (error == orSuccess) {
-    error = check_range(machine, &request->dst, request->count);
-  }
-  if (error == orSuccess) {
-    error = check_range(machine, &request->src, request->count);
-  }
-  return error;
+  const auto check = [&](End* end) {
+    const orError_t error = check_place(*end);
+    return error == orSuccess ? check_range(machine, end, request->count)
+                              : error;
+  };
+  const orError_t error = check(&request->dst);
+  return error == orSuccess ? check(&request->src) : error;
 }
 
 // [dev-memcpy] In a kind's number, bit 0 puts dst on a device, bit 1 src.
@@ -267,44 +261,34 @@ orError_t in_order(Machine* machine, const Request& request, Launch&& launch) {
     }
     handle = &machine->devices[owner].default_stream;
   }
-  const Result<StreamRef> stream = enter_stream(machine, request.call, handle);
-  if (!stream || request.count == 0) {
-    return stream.error();
-  }
-  return guarded(request.call, [&] { return launch(stream.value(), request); });
+  const auto launch_any = [&](const StreamRef& stream) {
+    return request.count == 0 ? orSuccess : launch(stream, request);
+  };
+  return with_stream(request.call, machine, handle, launch_any);
 }
 
 orError_t copy(Request&& request, orMemcpyKind kind) {
   const Result<Machine*> machine = get_machine();
-  if (!machine) {
-    return machine.error();
-  }
-  if (const orError_t error = check_copy(machine.value(), &request, kind)) {
-    return error;
-  }
-  return in_order(machine.value(), request, launch_copy);
+  const orError_t error =
+      machine ? check_copy(machine.value(), &request, kind) : machine.error();
+  return error == orSuccess ? in_order(machine.value(), request, launch_copy)
+                            : error;
 }
 
 orError_t peer_copy(Request&& request, int dst_device, int src_device) {
   const Result<Machine*> machine = get_machine();
-  if (!machine) {
-    return machine.error();
-  }
-  if (const orError_t error =
-          check_peer_copy(machine.value(), &request, dst_device, src_device)) {
-    return error;
-  }
-  return in_order(machine.value(), request, launch_copy);
+  const orError_t error =
+      machine
+          ? check_peer_copy(machine.value(), &request, dst_device, src_device)
+          : machine.error();
+  return error == orSuccess ? in_order(machine.value(), request, launch_copy)
+                            : error;
 }
 
 orError_t set(Request&& request, int value) {
   const Result<Machine*> machine = get_machine();
-  if (!machine) {
-    return machine.error();
-  }
-  if (const orError_t error = check_set(machine.value(), &request)) {
-    return error;
-  }
+  const orError_t error =
+      machine ? check_set(machine.value(), &request) : machine.error();
   const auto launch_set = [&](const StreamRef& stream, const Request&) {
     return launch_task(
         stream,
@@ -312,7 +296,8 @@ orError_t set(Request&& request, int value) {
         request.wait,
         [](Fill*) {});
   };
-  return in_order(machine.value(), request, launch_set);
+  return error == orSuccess ? in_order(machine.value(), request, launch_set)
+                            : error;
 }
 
 }  // namespace

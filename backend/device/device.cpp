@@ -82,18 +82,11 @@ orError_t reserve_addresses(Machine* machine) {
 // [dev-map-memory] A device's memory is a file without a name.
 bool map_memory(Device* device) {
   const size_t capacity = device->machine->config.capacity;
-  const uintptr_t place = device->base + orReservedAddresses.kernel_offset;
   char name[32];
   std::snprintf(name, sizeof(name), "openreg-device-%d", device->index);
   device->memory = memfd_create(name, MFD_CLOEXEC);
   return device->memory >= 0 && ftruncate(device->memory, capacity) == 0 &&
-         mmap(
-             reinterpret_cast<void*>(place),
-             capacity,
-             PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
-             device->memory,
-             0) != MAP_FAILED;
+         map_pages(device->base, capacity, device->memory, 0);
 }
 // [/dev-map-memory]
 
@@ -115,7 +108,6 @@ Machine* make_machine(const Config& config) {
     device.machine = machine;
     device.index = index;
     device.default_stream.device = &device;
-    device.default_stream.handle = &device.default_stream;
     device.free_bytes = config.capacity;
   }
   return machine;
@@ -184,16 +176,12 @@ orError_t open_machine(Machine* machine) {
     return error;
   }
   const int count = machine->config.device_count;
-  bool done = true;
+  const orAddressSpace& space = orReservedAddresses;
+  // The device range; map_pages() sees to the kernel range.
+  bool done = keep_private(space.device_base, space.device_bytes);
   for (int index = 0; index < count; ++index) {
     done = done && map_memory(&machine->devices[index]);
   }
-  // A forked child loses both ranges, and a core dump leaves them out.
-  const orAddressSpace& space = orReservedAddresses;
-  void* const start = reinterpret_cast<void*>(space.device_base);
-  const size_t bytes = 2 * space.device_bytes;
-  done = done && madvise(start, bytes, MADV_DONTFORK) == 0 &&
-         madvise(start, bytes, MADV_DONTDUMP) == 0;
   if (!done) {
     const char* const reason = std::strerror(errno);
     close_memory(machine);
@@ -222,6 +210,14 @@ orError_t refuse_device(const Machine& machine, int index) {
       "device %d is out of range; expected 0 to %d",
       index,
       count - 1);
+}
+
+orError_t refuse_handle(const void* handle, const char* kind) {
+  return fail(
+      orErrorInvalidResourceHandle,
+      "%p is not %s, or was destroyed",
+      handle,
+      kind);
 }
 
 Result<Machine*> enter(const char* call) {

@@ -18,46 +18,61 @@
 
 namespace emulator {
 
+orError_t refuse_handle(const void* handle, const char* kind);
+
 // A handle is a number that is never used twice.
 // It is looked up and not followed, so a stale or foreign one is refused.
 template <typename T>
 class Handles {
  public:
-  explicit Handles(uintptr_t base) : next_(base) {}
+  Handles(const char* kind, uintptr_t base) : kind_(kind), base_(base) {}
 
   template <typename Fill>
   T* add(Fill&& fill) {
     const std::unique_lock lock(mutex_);
-    const auto handle = reinterpret_cast<T*>(next_ + 16);
+    const auto handle = reinterpret_cast<T*>(base_ + 16 * (count_ + 1));
     auto object = std::make_shared<T>();
     fill(object.get(), handle);
     table_.emplace(handle, std::move(object));
-    next_ += 16;
+    ++count_;
     return handle;
   }
-  std::shared_ptr<T> find(const T* handle) const {
-    const std::shared_lock lock(mutex_);
-    const auto entry = table_.find(handle);
-    return entry == table_.end() ? nullptr : entry->second;
+  // Before the first is added no lock may be held: a child forked then would
+  // wait for it forever.
+  Result<std::shared_ptr<T>> find(T* handle) const {
+    if (count_ != 0) {
+      const std::shared_lock lock(mutex_);
+      const auto entry = table_.find(handle);
+      if (entry != table_.end()) {
+        return entry->second;
+      }
+    }
+    return report_stale(handle);
+  }
+  orError_t report_stale(const T* handle) const {
+    return refuse_handle(handle, kind_);
   }
   // The object outlives its handle where somebody still uses it.
-  std::shared_ptr<T> remove(const T* handle) {
+  auto remove(T* handle) {
     const std::unique_lock lock(mutex_);
-    const auto entry = table_.extract(handle);
-    return entry.empty() ? nullptr : std::move(entry.mapped());
+    return table_.extract(handle);
   }
   template <typename Visit>
   void each(Visit&& visit) const {
-    const std::shared_lock lock(mutex_);
-    for (const auto& entry : table_) {
-      visit(entry.second);
+    if (count_ != 0) {  // as in find
+      const std::shared_lock lock(mutex_);
+      for (const auto& entry : table_) {
+        visit(entry.second);
+      }
     }
   }
 
  private:
+  const char* const kind_;
+  const uintptr_t base_;
+  std::atomic<size_t> count_{0};  // of all that were ever added
   mutable std::shared_mutex mutex_;
-  std::unordered_map<const T*, std::shared_ptr<T>> table_;
-  uintptr_t next_;
+  std::unordered_map<T*, std::shared_ptr<T>> table_;
 };
 
 struct Machine;
@@ -71,7 +86,7 @@ struct Device {
   orStream default_stream;
   Failure failure;
   mutable std::shared_mutex mutex;  // guards all below but the list's links
-  std::map<uintptr_t, Record*> live;
+  Blocks<Record*> live;
   std::map<uintptr_t, Import> imports;  // the live blocks of other devices
   std::map<uintptr_t, size_t> gaps;     // what is free: start and bytes
   std::vector<Record*> spare;           // records of freed blocks
@@ -86,10 +101,10 @@ struct Machine {
   Config config;
   Device devices[kMaxDevices];
   std::shared_mutex pinned_mutex;
-  std::map<uintptr_t, PinnedBlock> pinned;
-  Handles<orStream> streams{0x57EA000000000000};
-  Handles<orEvent> events{0xE7E2000000000000};
-  Handles<orGraph> graphs{0x62A9000000000000};
+  Blocks<Block> pinned;
+  Handles<orStream> streams{"a stream", 0x57EA000000000000};
+  Handles<orEvent> events{"an event", 0xE7E2000000000000};
+  Handles<orGraph> graphs{"a graph", 0x62A9000000000000};
   std::shared_mutex tracing_mutex;
   std::vector<orSubscriber> subscribers;
   std::atomic<bool> open{false};
@@ -145,61 +160,54 @@ inline orError_t check_device(const Device& device) {
   return sentence == nullptr ? orSuccess : report_failure(device, sentence);
 }
 
-// The default stream that a handle means, or NULL.
-inline orStream* find_default_stream(Machine* machine, orStream_t handle) {
-  const int count = machine->config.device_count;
-  if (handle == nullptr) {
-    return count == 0 ? nullptr
-                      : &machine->devices[this_thread.device].default_stream;
-  }
-  for (int index = 0; index < count; ++index) {
-    if (handle == &machine->devices[index].default_stream) {
-      return handle;
+inline bool is_default_stream(const Machine& machine, orStream_t handle) {
+  for (int index = 0; index < machine.config.device_count; ++index) {
+    if (handle == &machine.devices[index].default_stream) {
+      return true;
     }
   }
-  return nullptr;
+  return false;
 }
 
-// One that is no default stream.
 Result<StreamRef> find_created_stream(
     Machine* machine, orStream_t handle, bool destroyed_too);
 
-// A stream by its handle, NULL being the current device's default.
+// A stream by its handle, NULL being the current device's default. Default
+// streams are compared with, the others looked up.
 inline Result<StreamRef> find_stream(
     Result<Machine*> machine, orStream_t handle, bool destroyed_too = false) {
-  if (!machine) {
-    return machine.error();
+  if (!machine || machine->config.device_count == 0) [[unlikely]] {
+    return current_device(machine).error();
   }
-  orStream* const stream = find_default_stream(machine.value(), handle);
-  if (stream != nullptr) [[likely]] {
-    return StreamRef(StreamRef(), stream);
+  if (handle == nullptr) [[likely]] {
+    handle = &machine->devices[this_thread.device].default_stream;
+  } else if (!is_default_stream(*machine, handle)) {
+    return find_created_stream(machine.value(), handle, destroyed_too);
   }
-  return find_created_stream(machine.value(), handle, destroyed_too);
+  return StreamRef(StreamRef(), handle);
 }
 
-// What a call that launches or waits asks of its stream.
+// [dev-with-stream] The way into every call that launches or waits.
 // It must not come from inside the device's own work, and the device must not
 // have failed.
-inline orError_t check_entry(const char* call, const orStream& stream) {
-  const orError_t error = check_outside(call);
-  return error == orSuccess ? check_device(*stream.device) : error;
-}
-
-Result<StreamRef> enter_created_stream(
-    Machine* machine, const char* call, orStream_t handle);
-
-inline Result<StreamRef> enter_stream(
-    Result<Machine*> machine, const char* call, orStream_t handle) {
-  if (!machine) {
-    return machine.error();
+template <typename Call>
+orError_t with_stream(
+    const char* name,
+    Result<Machine*> machine,
+    orStream_t handle,
+    Call&& call) {
+  const Result<StreamRef> stream = find_stream(machine, handle);
+  if (!stream) {
+    return stream.error();
   }
-  orStream* const stream = find_default_stream(machine.value(), handle);
-  if (stream == nullptr) [[unlikely]] {
-    return enter_created_stream(machine.value(), call, handle);
+  if (const orError_t error = check_outside(name)) {
+    return error;
   }
-  const orError_t error = check_entry(call, *stream);
-  return error == orSuccess ? StreamRef(StreamRef(), stream)
-                            : Result<StreamRef>(error);
+  if (const orError_t error = check_device(*stream->device)) {
+    return error;
+  }
+  return guarded(name, [&] { return call(stream.value()); });
 }
+// [/dev-with-stream]
 
 }  // namespace emulator

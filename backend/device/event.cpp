@@ -38,17 +38,7 @@ bool should_wait(const Device& device) {
 namespace {
 
 Result<EventRef> find_event(Result<Machine*> machine, orEvent_t handle) {
-  if (!machine) {
-    return machine.error();
-  }
-  EventRef found = machine->open ? machine->events.find(handle) : nullptr;
-  if (found == nullptr) {
-    return fail(
-        orErrorInvalidResourceHandle,
-        "%p is not an event, or was destroyed",
-        static_cast<void*>(handle));
-  }
-  return found;
+  return machine ? machine->events.find(handle) : machine.error();
 }
 
 MomentRef moment_of(orEvent& event) {
@@ -63,9 +53,10 @@ struct EventWait {
   MomentRef moment;
   const Device* device;
 
-  void operator()() const {
+  orError_t operator()() const {
     while (!moment->wait_a_little() && should_wait(*device)) {
     }
+    return orSuccess;
   }
 };
 
@@ -74,13 +65,14 @@ struct ValueWait {
   uint64_t value;
   const Device* device;
 
-  void operator()() const {
+  orError_t operator()() const {
     std::chrono::microseconds pause(20);
     while (__atomic_load_n(address, __ATOMIC_ACQUIRE) < value &&
            should_wait(*device)) {
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::microseconds(500));
     }
+    return orSuccess;
   }
 };
 // [/dev-waits]
@@ -110,48 +102,38 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
 using namespace emulator;
 
 orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orStreamWaitEvent", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  const Result<EventRef> found = find_event(entered->device->machine, event);
-  if (!found) {
-    return found.error();
-  }
-  const MomentRef moment = moment_of(*found);
-  if (moment == nullptr) {
-    return orSuccess;
-  }
-  return guarded("orStreamWaitEvent", [&] {
-    if (moment->branch != nullptr || is_capturing(*entered)) {
-      return wait_in_capture(entered.value(), *moment);
+  const auto wait = [&](const StreamRef& place) {
+    const Result<EventRef> found = find_event(place->device->machine, event);
+    if (!found) {
+      return found.error();
     }
-    if (moment->is_done()) {
+    const MomentRef moment = moment_of(*found);
+    if (moment == nullptr) {
       return orSuccess;
     }
-    return launch_wait(entered.value(), EventWait{moment, entered->device});
-  });
+    if (moment->branch != nullptr || is_capturing(*place)) {
+      return wait_in_capture(place, *moment);
+    }
+    return moment->is_done()
+               ? orSuccess
+               : launch_wait(place, EventWait{moment, place->device});
+  };
+  return with_stream("orStreamWaitEvent", use_machine(), stream, wait);
 }
 
 orError_t orStreamWaitValue64(
     orStream_t stream, const uint64_t* address, uint64_t value) {
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orStreamWaitValue64", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  if (address == nullptr || to_integer(address) % sizeof(*address) != 0 ||
-      in_device_range(address)) {
-    return fail(
-        orErrorInvalidValue,
-        "orStreamWaitValue64: %p is not an aligned address of host memory",
-        static_cast<const void*>(address));
-  }
-  return guarded("orStreamWaitValue64", [&] {
-    return launch_wait(
-        entered.value(), ValueWait{address, value, entered->device});
-  });
+  const auto wait = [&](const StreamRef& place) {
+    if (address == nullptr || to_integer(address) % sizeof(*address) != 0 ||
+        in_device_range(address)) {
+      return fail(
+          orErrorInvalidValue,
+          "orStreamWaitValue64: %p is not an aligned address of host memory",
+          static_cast<const void*>(address));
+    }
+    return launch_wait(place, ValueWait{address, value, place->device});
+  };
+  return with_stream("orStreamWaitValue64", use_machine(), stream, wait);
 }
 
 orError_t orEventCreate(orEvent_t* event, unsigned flags) {
@@ -169,9 +151,9 @@ orError_t orEventCreate(orEvent_t* event, unsigned flags) {
     return device.error();
   }
   return guarded("orEventCreate", [&] {
-    *event = device->machine->events.add([&](orEvent* made, orEvent_t) {
-      made->device = device.value();
-      made->flags = flags;
+    *event = device->machine->events.add([&](orEvent* created, orEvent_t) {
+      created->device = device.value();
+      created->flags = flags;
     });
     return orSuccess;
   });
@@ -188,29 +170,25 @@ orError_t orEventDestroy(orEvent_t event) {
 // [dev-event-record] To record again is to name another moment.
 // Who waits for the one before has it in hand.
 orError_t orEventRecord(orEvent_t event, orStream_t stream) {
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orEventRecord", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  const Result<EventRef> found = find_event(entered->device->machine, event);
-  if (!found) {
-    return found.error();
-  }
-  if (found->device != entered->device) {
-    return fail(
-        orErrorInvalidResourceHandle,
-        "orEventRecord: the event is of device %d, the stream of device %d",
-        found->device->index,
-        entered->device->index);
-  }
-  return guarded("orEventRecord", [&] {
+  const auto record = [&](const StreamRef& place) {
+    const Result<EventRef> found = find_event(place->device->machine, event);
+    if (!found) {
+      return found.error();
+    }
+    if (found->device != place->device) {
+      return fail(
+          orErrorInvalidResourceHandle,
+          "orEventRecord: the event is of device %d, the stream of device %d",
+          found->device->index,
+          place->device->index);
+    }
     MomentRef moment =
-        is_capturing(*entered) ? mark_captured(*entered) : mark(*entered);
+        is_capturing(*place) ? mark_captured(*place) : mark(*place);
     const std::lock_guard lock(found->mutex);
     found->moment.swap(moment);
     return orSuccess;
-  });
+  };
+  return with_stream("orEventRecord", use_machine(), stream, record);
 }
 // [/dev-event-record]
 

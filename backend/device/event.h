@@ -43,6 +43,7 @@ class Moment {
 };
 
 using MomentRef = std::shared_ptr<Moment>;
+using EventRef = std::shared_ptr<orEvent>;
 
 // What a captured stream has come to.
 MomentRef mark_captured(orStream& stream);
@@ -59,9 +60,3 @@ struct orEvent {
   std::mutex mutex;
   emulator::MomentRef moment;  // NULL before the first record
 };
-
-namespace emulator {
-
-using EventRef = std::shared_ptr<orEvent>;
-
-}  // namespace emulator

@@ -226,14 +226,8 @@ Result<GraphRef> find_graph(Result<Machine*> machine, orGraph_t handle) {
   if (!machine) {
     return machine.error();
   }
-  const auto found = machine->open ? machine->graphs.find(handle) : nullptr;
-  if (found == nullptr) {
-    return fail(
-        orErrorInvalidResourceHandle,
-        "%p is not a graph, or was destroyed",
-        static_cast<void*>(handle));
-  }
-  return found->capture;
+  const Result<std::shared_ptr<orGraph>> found = machine->graphs.find(handle);
+  return found ? found->capture : Result<GraphRef>(found.error());
 }
 
 }  // namespace
@@ -245,26 +239,21 @@ using namespace emulator;
 // [dev-capture-begin] From here on the stream looks busy to whoever launches.
 // So the way into a capture is the slow one, and no other launch pays for it.
 orError_t orStreamBeginCapture(orStream_t stream) {
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orStreamBeginCapture", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  const StreamRef& place = entered.value();
-  if (holds(*place) || is_capturing(*place)) {
-    return fail(
-        orErrorNotPermitted,
-        "orStreamBeginCapture: the stream is being captured already, or this "
-        "thread holds its turn");
-  }
-  return guarded("orStreamBeginCapture", [&] {
+  const auto begin = [](const StreamRef& place) {
+    if (holds(*place) || is_capturing(*place)) {
+      return fail(
+          orErrorNotPermitted,
+          "orStreamBeginCapture: the stream is being captured already, or this "
+          "thread holds its turn");
+    }
     auto capture = std::make_shared<Capture>();
     capture->streams.push_back(place);
     const std::lock_guard lock(place->mutex);
     place->branch = std::make_unique<Branch>(Branch{std::move(capture), {}});
     place->state.fetch_or(kCapturing);
     return orSuccess;
-  });
+  };
+  return with_stream("orStreamBeginCapture", use_machine(), stream, begin);
 }
 // [/dev-capture-begin]
 
@@ -302,7 +291,7 @@ orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
       return report_broken(*capture);
     }
     *graph = machine->graphs.add(
-        [&](orGraph* made, orGraph_t) { made->capture = capture; });
+        [&](orGraph* created, orGraph_t) { created->capture = capture; });
     return orSuccess;
   });
 }
@@ -316,24 +305,19 @@ uint64_t orStreamGetCapture(orStream_t stream) {
 }
 
 orError_t orGraphLaunch(orGraph_t graph, orStream_t stream) {
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orGraphLaunch", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  const Result<GraphRef> found = find_graph(entered->device->machine, graph);
-  if (!found) {
-    return found.error();
-  }
-  const StreamRef& place = entered.value();
-  Label label{orTraceGraph, "graph"};
-  return guarded("orGraphLaunch", [&] {
+  const auto launch_graph = [&](const StreamRef& place) {
+    const Result<GraphRef> found = find_graph(place->device->machine, graph);
+    if (!found) {
+      return found.error();
+    }
+    Label label{orTraceGraph, "graph"};
     const Replay replay{found.value(), place};
     return launch(place, label, false, replay, [&] {
       return Work{
           label, &Replay::run, nullptr, {new Replay(replay), &Replay::release}};
     });
-  });
+  };
+  return with_stream("orGraphLaunch", use_machine(), stream, launch_graph);
 }
 
 orError_t orGraphDestroy(orGraph_t graph) {

@@ -108,53 +108,39 @@ void run_queued(orStream& stream, const Work& work) {
 using namespace emulator;
 
 // [dev-launch-kernel] A kernel runs here in its turn, or is packed up for later.
+// Either way its arguments are the work's, from the start.
 orError_t orLaunchKernel(
     orStream_t stream,
     const char* name,
     orKernelFn fn,
     void* args,
     orReleaseFn release) {
-  Arguments arguments(args, release);
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orLaunchKernel", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  if (name == nullptr || fn == nullptr) {
-    return fail(orErrorInvalidValue, "orLaunchKernel: name or fn is NULL");
-  }
-  Label label{orTraceKernel, name};
-  return guarded("orLaunchKernel", [&] {
-    return launch(
-        entered.value(),
-        label,
-        false,
-        [&] { return run_kernel(fn, args); },
-        [&] { return Work{label, fn, nullptr, std::move(arguments)}; });
-  });
+  Work work{{orTraceKernel, name}, fn, nullptr, {args, release}};
+  const auto launch_kernel = [&](const StreamRef& place) {
+    if (name == nullptr || fn == nullptr) {
+      return fail(orErrorInvalidValue, "orLaunchKernel: name or fn is NULL");
+    }
+    const auto run = [&] { return run_kernel(fn, args); };
+    const auto pack = [&] { return std::move(work); };
+    return launch(place, work.label, false, run, pack);
+  };
+  return with_stream("orLaunchKernel", use_machine(), stream, launch_kernel);
 }
 // [/dev-launch-kernel]
 
 orError_t orLaunchHostFunc(
     orStream_t stream, orHostFn fn, void* args, orReleaseFn release) {
-  Arguments arguments(args, release);
-  const Result<StreamRef> entered =
-      enter_stream(use_machine(), "orLaunchHostFunc", stream);
-  if (!entered) {
-    return entered.error();
-  }
-  if (fn == nullptr) {
-    return fail(orErrorInvalidValue, "orLaunchHostFunc: fn is NULL");
-  }
-  Label label{orTraceHostFunc, "host function"};
-  return guarded("orLaunchHostFunc", [&] {
-    return launch(
-        entered.value(),
-        label,
-        false,
-        [&] { return run_host(fn, args); },
-        [&] { return Work{label, nullptr, fn, std::move(arguments)}; });
-  });
+  const char* const name = "host function";
+  Work work{{orTraceHostFunc, name}, nullptr, fn, {args, release}};
+  const auto launch_host = [&](const StreamRef& place) {
+    if (fn == nullptr) {
+      return fail(orErrorInvalidValue, "orLaunchHostFunc: fn is NULL");
+    }
+    const auto run = [&] { return run_host(fn, args); };
+    const auto pack = [&] { return std::move(work); };
+    return launch(place, work.label, false, run, pack);
+  };
+  return with_stream("orLaunchHostFunc", use_machine(), stream, launch_host);
 }
 
 void orSetKernelError(const char* message) {

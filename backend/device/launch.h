@@ -27,8 +27,7 @@ orError_t report_kernel(
 template <typename Task>
 Work pack(const Label& label, Task task) {
   const auto run = [](void* args) {
-    (*static_cast<const Task*>(args))();
-    return orSuccess;
+    return (*static_cast<const Task*>(args))();
   };
   const auto release = [](void* args) { delete static_cast<Task*>(args); };
   return {label, run, nullptr, Arguments(new Task(std::move(task)), release)};

@@ -85,22 +85,14 @@ orError_t release_pages(const Device* device, size_t start, size_t bytes) {
       std::strerror(errno));
 }
 
-// The entry of the block that may hold `place`, or the end.
-template <typename Blocks>
-auto entry_below(const Blocks& blocks, uintptr_t place) {
-  const auto next = blocks.upper_bound(place);
-  return next == blocks.begin() ? blocks.end() : std::prev(next);
-}
-
 Block find_pinned(Machine* machine, uintptr_t place) {
   const std::shared_lock lock(machine->pinned_mutex);
-  const auto entry = entry_below(machine->pinned, place);
+  const auto entry = machine->pinned.lower_bound(place);
   if (entry == machine->pinned.end() ||
       place - entry->first >= entry->second.size) {
-    return {};
+    return kNoBlock;
   }
-  const auto& [base, block] = *entry;
-  return {orMemoryTypeHost, block.device, base, block.size};
+  return entry->second;
 }
 
 }  // namespace
@@ -124,8 +116,9 @@ size_t round_to_page(const Device* device, size_t bytes) {
 // A block is an entry in two lists: the device's and the fault handler's.
 Result<uintptr_t> add_block(Device* device, size_t size) {
   // Compared first, so that rounding up cannot overflow.
-  const bool fits = size <= device->machine->config.capacity;
-  const uintptr_t base = fits ? take(device, round_to_page(device, size)) : 0;
+  const size_t capacity = device->machine->config.capacity;
+  const uintptr_t base =
+      size <= capacity ? take(device, round_to_page(device, size)) : 0;
   if (base == 0) {
     return fail(
         orErrorMemoryAllocation,
@@ -133,7 +126,7 @@ Result<uintptr_t> add_block(Device* device, size_t size) {
         device->index,
         size,
         device->free_bytes,
-        device->machine->config.capacity);
+        capacity);
   }
   Record* const record = unused_record(device);
   record->size = size;
@@ -156,7 +149,7 @@ Block find_block(Machine* machine, const void* address) {
   // Before the first use there is no block, and no lock may be held: a child
   // forked then would wait for it forever.
   if (!machine->open) {
-    return {};
+    return kNoBlock;
   }
   const uintptr_t place = to_integer(address);
   if (!in_device_range(address)) {
@@ -164,13 +157,13 @@ Block find_block(Machine* machine, const void* address) {
   }
   const Device* const device = owner_of(machine, address);
   const std::shared_lock lock(device->mutex);
-  const auto entry = entry_below(device->live, place);
+  const auto entry = device->live.lower_bound(place);
   if (entry == device->live.end() ||
       place - entry->first >= entry->second->size) {
-    return {};
+    return kNoBlock;
   }
   const auto [base, record] = *entry;
-  return {orMemoryTypeDevice, device->index, base, record->size};
+  return {orMemoryTypeDevice, device->index, to_pointer(base), record->size};
 }
 // [/dev-find-block]
 
@@ -196,7 +189,7 @@ orError_t orMalloc(void** ptr, size_t size) {
   if (!base) {
     return base.error();
   }
-  *ptr = reinterpret_cast<void*>(base.value());
+  *ptr = to_pointer(base.value());
   return orSuccess;
 }
 // [/dev-or-malloc]
@@ -224,7 +217,7 @@ orError_t orFree(void* ptr) {
   }
   const std::unique_lock lock(device->mutex);
   const auto block = device->live.find(to_integer(ptr));
-  const bool imported = device->imports.count(to_integer(ptr)) != 0;
+  const bool imported = device->imports.contains(to_integer(ptr));
   if (block == device->live.end() || imported) {
     return fail(
         orErrorInvalidDevicePointer,
@@ -267,7 +260,8 @@ orError_t orMallocHost(void** ptr, size_t size) {
         std::strerror(errno));
   }
   const std::unique_lock lock(device->machine->pinned_mutex);
-  device->machine->pinned[to_integer(base)] = {size, device->index};
+  device->machine->pinned[to_integer(base)] = {
+      orMemoryTypeHost, device->index, base, size};
   *ptr = base;
   return orSuccess;
 }
@@ -332,13 +326,12 @@ orError_t orPointerGetAttributes(
     return machine.error();
   }
   const Block block = find_block(machine.value(), ptr);
-  if (block.base == 0 && in_device_range(ptr)) {
+  if (block.base == nullptr && in_device_range(ptr)) {
     return fail(
         orErrorInvalidDevicePointer,
         "%p is in the range of device memory, but in no live block",
         ptr);
   }
-  void* const base = reinterpret_cast<void*>(block.base);
-  *attributes = {block.type, block.device, base, block.size};
+  *attributes = block;
   return orSuccess;
 }

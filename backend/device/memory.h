@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 
 #include "device/error.h"
 
@@ -22,18 +24,14 @@ struct Record {
 };
 // [/dev-record]
 
-struct PinnedBlock {
-  size_t size;
-  int device;  // that was current
-};
-
 // What a look-up finds.
-struct Block {
-  orMemoryType type = orMemoryTypeUnregistered;
-  int device = -1;
-  uintptr_t base = 0;  // 0: there is none
-  size_t size = 0;
-};
+using Block = orPointerAttributes;
+inline constexpr Block kNoBlock{orMemoryTypeUnregistered, -1, nullptr, 0};
+
+// Blocks by where they start, the last one first: so lower_bound() finds the
+// only one that an address can be in.
+template <typename T>
+using Blocks = std::map<uintptr_t, T, std::greater<>>;
 
 // A live block at free addresses of `device`, whose mutex the caller holds.
 // None when no gap is large enough.
@@ -53,6 +51,10 @@ Block find_block(Machine* machine, const void* address);
 
 inline uintptr_t to_integer(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
+}
+
+inline void* to_pointer(uintptr_t address) {
+  return reinterpret_cast<void*>(address);
 }
 
 // [dev-owner] The address alone says whose it is.

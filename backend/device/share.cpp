@@ -13,20 +13,25 @@
 
 namespace emulator {
 
-namespace {
-
 // [dev-map-pages] Pages of a file, at the kernel's end of device addresses.
 // Whatever was mapped there before is replaced in one step.
 bool map_pages(uintptr_t base, size_t bytes, int fd, size_t offset) {
-  void* const place =
-      reinterpret_cast<void*>(base + orReservedAddresses.kernel_offset);
+  const uintptr_t place = base + orReservedAddresses.kernel_offset;
   constexpr int protection = PROT_READ | PROT_WRITE;
   constexpr int flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
-  return mmap(place, bytes, protection, flags, fd, offset) != MAP_FAILED &&
-         madvise(place, bytes, MADV_DONTFORK) == 0 &&
-         madvise(place, bytes, MADV_DONTDUMP) == 0;
+  void* const mapped =
+      mmap(to_pointer(place), bytes, protection, flags, fd, offset);
+  return mapped != MAP_FAILED && keep_private(place, bytes);
+}
+
+// A forked child loses these addresses, and a core dump leaves them out.
+bool keep_private(uintptr_t start, size_t bytes) {
+  return madvise(to_pointer(start), bytes, MADV_DONTFORK) == 0 &&
+         madvise(to_pointer(start), bytes, MADV_DONTDUMP) == 0;
 }
 // [/dev-map-pages]
+
+namespace {
 
 orError_t map_own_pages(const Device* device, uintptr_t base, size_t size) {
   const size_t bytes = round_to_page(device, size);
@@ -117,7 +122,7 @@ orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
     return machine.error();
   }
   const Block block = find_block(machine.value(), ptr);
-  if (block.type != orMemoryTypeDevice || block.base != to_integer(ptr)) {
+  if (block.type != orMemoryTypeDevice || block.base != ptr) {
     return fail(
         orErrorInvalidDevicePointer,
         "orIpcGetMemHandle: %p is not the start of a live block of a device",
@@ -125,14 +130,15 @@ orError_t orIpcGetMemHandle(orIpcMemHandle* handle, void* ptr) {
   }
   const Device* const device = owner_of(machine.value(), ptr);
   const std::shared_lock lock(device->mutex);
-  if (device->imports.count(block.base) != 0) {
+  const uintptr_t base = to_integer(ptr);
+  if (device->imports.contains(base)) {
     return fail(
         orErrorInvalidValue,
         "orIpcGetMemHandle: %p came from another process, which alone can "
         "share it",
         ptr);
   }
-  *handle = {device->memory, block.base - device->base, block.size};
+  *handle = {device->memory, base - device->base, block.size};
   return orSuccess;
 }
 
@@ -157,7 +163,7 @@ orError_t orIpcOpenMemHandle(void** ptr, const orIpcMemHandle* handle) {
   if (!base) {
     return base.error();
   }
-  *ptr = reinterpret_cast<void*>(base.value());
+  *ptr = to_pointer(base.value());
   return orSuccess;
 }
 // [/dev-ipc-open]
@@ -181,15 +187,15 @@ orError_t orIpcCloseMemHandle(void* ptr) {
     const auto entry = device->imports.find(to_integer(ptr));
     if (entry != device->imports.end()) {
       auto& [base, import] = *entry;
-      if (import.uses == 1) {
-        if (const orError_t error = map_own_pages(device, base, import.size)) {
-          return error;
-        }
-        remove_block(device, base);
-        device->imports.erase(entry);
-      } else {
+      if (import.uses > 1) {
         --import.uses;
+        return orSuccess;
       }
+      if (const orError_t error = map_own_pages(device, base, import.size)) {
+        return error;
+      }
+      remove_block(device, base);
+      device->imports.erase(entry);
       return orSuccess;
     }
   }

@@ -2,8 +2,9 @@
 
 #include <sys/types.h>
 #include <cstddef>
+#include <cstdint>
 
-// Memory of other processes.
+// Memory that is a part of a file: a device's own, or another process's.
 
 namespace emulator {
 
@@ -16,5 +17,11 @@ struct Import {
   size_t size;
   int uses;
 };
+
+// Makes pages of a file what kernels find behind device addresses.
+bool map_pages(uintptr_t base, size_t bytes, int fd, size_t offset);
+
+// Keeps addresses from forked children and core dumps.
+bool keep_private(uintptr_t start, size_t bytes);
 
 }  // namespace emulator

@@ -18,12 +18,8 @@ uint64_t next_thread_number() {
 // [dev-settle] Moments at the front of an idle stream have come.
 // The caller holds the mutex.
 void settle(orStream& stream) {
-  while (!stream.queue.empty() && (stream.state.load() & kBusy) == 0) {
-    auto* const front = std::get_if<MomentRef>(&stream.queue.front());
-    if (front == nullptr) {
-      return;
-    }
-    const MomentRef moment = std::move(*front);
+  while (auto* const next = next_in_turn<MomentRef>(stream)) {
+    const MomentRef moment = std::move(*next);
     stream.queue.pop_front();
     stream.state.fetch_sub(1);
     moment->complete();  // now whoever waited finds the stream idle
@@ -53,16 +49,6 @@ MomentRef mark(orStream& stream) {
 }
 // [/dev-settle]
 
-namespace {
-
-bool may_begin(const orStream& stream, Turn* turn) {
-  const auto* const front = std::get_if<Turn*>(&stream.queue.front());
-  return (stream.state.load() & kBusy) == 0 && front != nullptr &&
-         *front == turn;
-}
-
-}  // namespace
-
 // [dev-begin-turn] Who cannot have the turn at once queues for it.
 // No worker is needed: whoever ends what was before wakes this thread.
 orError_t begin_turn(orStream& stream, const char* name) {
@@ -80,8 +66,10 @@ orError_t begin_turn(orStream& stream, const char* name) {
   stream.queue.emplace_back(&turn);
   stream.state.fetch_add(1);
   settle(stream);
-  stream.changed.wait(
-      lock, [&] { return turn.dropped || may_begin(stream, &turn); });
+  stream.changed.wait(lock, [&] {
+    Turn** const next = next_in_turn<Turn*>(stream);
+    return turn.dropped || (next != nullptr && *next == &turn);
+  });
   if (turn.dropped) {
     return fail(orErrorDeviceFailed, "the process is ending");
   }
@@ -98,31 +86,13 @@ orError_t begin_turn(orStream& stream, const char* name) {
 }
 // [/dev-begin-turn]
 
-// Default streams are compared with, the others looked up.
 Result<StreamRef> find_created_stream(
     Machine* machine, orStream_t handle, bool destroyed_too) {
-  if (handle == nullptr) {
-    return current_device(machine).error();  // there are no devices
-  }
-  // As in find_block, no lock before the first use.
-  StreamRef found = machine->open ? machine->streams.find(handle) : nullptr;
-  if (found == nullptr || (found->destroyed && !destroyed_too)) {
-    return fail(
-        orErrorInvalidResourceHandle,
-        "%p is not a stream, or was destroyed",
-        static_cast<void*>(handle));
+  Result<StreamRef> found = machine->streams.find(handle);
+  if (found && found->destroyed && !destroyed_too) {
+    found = machine->streams.report_stale(handle);
   }
   return found;
-}
-
-Result<StreamRef> enter_created_stream(
-    Machine* machine, const char* call, orStream_t handle) {
-  Result<StreamRef> stream = find_created_stream(machine, handle, false);
-  const orError_t error = stream ? check_entry(call, *stream) : stream.error();
-  if (error != orSuccess) {
-    return error;
-  }
-  return stream;
 }
 
 orError_t report_inside(const char* call) {
@@ -136,13 +106,11 @@ orError_t report_inside(const char* call) {
 
 std::vector<StreamRef> streams_of(Device* device) {
   std::vector<StreamRef> found{StreamRef(StreamRef(), &device->default_stream)};
-  if (device->machine->open) {
-    device->machine->streams.each([&](const StreamRef& stream) {
-      if (stream->device == device) {
-        found.push_back(stream);
-      }
-    });
-  }
+  device->machine->streams.each([&](const StreamRef& stream) {
+    if (stream->device == device) {
+      found.push_back(stream);
+    }
+  });
   return found;
 }
 
@@ -201,12 +169,13 @@ orError_t orStreamCreateWithPriority(orStream_t* stream, int priority) {
   }
   return guarded("orStreamCreateWithPriority", [&] {
     Handles<orStream>& streams = device->machine->streams;
-    *stream = streams.add([&](orStream* made, orStream_t handle) {
+    *stream = streams.add([&](orStream* created, orStream_t handle) {
       static std::atomic<uint64_t> last{0};
-      made->device = device.value();
-      made->handle = handle;
-      made->number = ++last;
-      made->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+      created->device = device.value();
+      created->handle = handle;
+      created->number = ++last;
+      created->priority =
+          std::clamp(priority, kGreatestPriority, kLeastPriority);
     });
     return orSuccess;
   });
@@ -283,50 +252,41 @@ orError_t orStreamQuery(orStream_t stream) {
 }
 
 orError_t orStreamSynchronize(orStream_t stream) {
-  const Result<StreamRef> found =
-      enter_stream(get_machine(), "orStreamSynchronize", stream);
-  if (!found) {
-    return found.error();
-  }
-  if (is_capturing(*found)) {
-    return refuse_in_capture(*found, "orStreamSynchronize");
-  }
-  Label label{orTraceWait, "orStreamSynchronize"};
-  const Announced announced(*found, &label);
-  return guarded("orStreamSynchronize", [&] {
-    if (!is_idle(*found)) {
-      mark(*found)->wait();
+  const auto synchronize = [](const StreamRef& place) {
+    if (is_capturing(*place)) {
+      return refuse_in_capture(*place, "orStreamSynchronize");
     }
-    return check_device(*found->device);
-  });
+    Label label{orTraceWait, "orStreamSynchronize"};
+    const Announced announced(*place, &label);
+    if (!is_idle(*place)) {
+      mark(*place)->wait();
+    }
+    return check_device(*place->device);
+  };
+  return with_stream("orStreamSynchronize", get_machine(), stream, synchronize);
 }
 
 orError_t orStreamBeginTurn(orStream_t stream, const char* name) {
   if (name == nullptr) {
     return fail(orErrorInvalidValue, "orStreamBeginTurn: name is NULL");
   }
-  const Result<StreamRef> found =
-      enter_stream(use_machine(), "orStreamBeginTurn", stream);
-  if (!found) {
-    return found.error();
-  }
-  return guarded("orStreamBeginTurn", [&] {
+  const auto begin = [&](const StreamRef& place) {
     Label label{orTraceTurn, name};
-    announce(*found, &label);
+    announce(*place, &label);
     std::unique_ptr<TracedTurn> traced;
     if (label.work != 0) [[unlikely]] {
-      traced = std::make_unique<TracedTurn>();
-      traced->label = label;
+      traced.reset(new TracedTurn{label});
     }
-    const orError_t error = begin_turn(*found, name);
+    const orError_t error = begin_turn(*place, name);
     if (traced != nullptr && error == orSuccess) {
-      write_trace(orTraceStart, *found, label);
-      traced->depth = found->depth;
-      traced->outer = std::move(found->traced);
-      found->traced = std::move(traced);
+      write_trace(orTraceStart, *place, label);
+      traced->depth = place->depth;
+      traced->outer = std::move(place->traced);
+      place->traced = std::move(traced);
     }
     return error;
-  });
+  };
+  return with_stream("orStreamBeginTurn", use_machine(), stream, begin);
 }
 
 // Also of a stream that was destroyed or a device that failed meanwhile.

@@ -60,7 +60,7 @@ struct Work {
 struct TracedTurn {
   Label label{};
   int depth = 0;
-  std::unique_ptr<TracedTurn> outer;
+  std::unique_ptr<TracedTurn> outer{};
 };
 
 // A thread that waits for its turn; it sits on that thread's stack.
@@ -83,7 +83,7 @@ inline constexpr uint64_t kNobody = ~uint64_t{0};
 // [dev-stream] A stream is a word that says whether it is idle, and a queue.
 struct orStream {
   emulator::Device* device = nullptr;
-  orStream_t handle = nullptr;
+  orStream_t handle = nullptr;  // NULL for a default stream
   int priority = 0;
   uint64_t number = 0;             // 0 for a default stream
   std::atomic<uint64_t> state{0};  // pieces not yet done, and kBusy
@@ -170,6 +170,15 @@ inline void end_turn(orStream& stream) {
 
 inline bool is_idle(const orStream& stream) {
   return stream.state.load(std::memory_order_acquire) == 0;
+}
+
+// What stands at the front of the queue, if its turn has come and it is a T.
+// The caller holds the mutex.
+template <typename T>
+T* next_in_turn(orStream& stream) {
+  const bool busy = (stream.state.load() & kBusy) != 0;
+  return busy || stream.queue.empty() ? nullptr
+                                      : std::get_if<T>(&stream.queue.front());
 }
 
 inline bool is_capturing(const orStream& stream) {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,23 +27,21 @@ std::atomic<bool> ending{false};
 constexpr int kSpins = 60;
 constexpr std::chrono::seconds kLastKernel{10};
 
-struct CpuMask {
-  cpu_set_t cpus[8];  // as many as Linux can have
-};
+using CpuMask = std::array<cpu_set_t, 8>;  // as many as Linux can have
 
 // A worker may use every CPU that the process started with.
 // A new thread inherits the CPUs of the one that makes it, which OpenMP may
 // have bound to a single one, and that before this library was loaded.
 CpuMask process_cpus() {
   CpuMask mask;
-  std::memset(&mask, 0xff, sizeof(mask));
+  std::memset(mask.data(), 0xff, sizeof(mask));
   for (const char* name :
        {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
     if (std::getenv(name) != nullptr) {
       return mask;  // the kernel leaves out what the process may not use
     }
   }
-  sched_getaffinity(0, sizeof(mask), mask.cpus);
+  sched_getaffinity(0, sizeof(mask), mask.data());
   return mask;
 }
 
@@ -58,7 +57,7 @@ void prepare(const orStream& stream) {
       stream.device->index,
       static_cast<unsigned long long>(stream.number));
   pthread_setname_np(pthread_self(), name);
-  sched_setaffinity(0, sizeof(worker_cpus), worker_cpus.cpus);
+  sched_setaffinity(0, sizeof(worker_cpus), worker_cpus.data());
   // On Linux a thread has a nice value of its own.
   const int own = getpriority(PRIO_PROCESS, 0);
   setpriority(PRIO_PROCESS, 0, own + stream.priority - kGreatestPriority);
@@ -93,13 +92,8 @@ inline void pause() {
 #endif
 }
 
-bool has_work(const orStream& stream) {
-  return !stream.queue.empty() && (stream.state.load() & kBusy) == 0 &&
-         std::holds_alternative<Work>(stream.queue.front());
-}
-
-// False when there will be no more. Returns with the mutex held, as it came.
-bool await_work(orStream& stream, std::unique_lock<std::mutex>& lock) {
+// NULL when there will be no more. Returns with the mutex held, as it came.
+Work* await_work(orStream& stream, std::unique_lock<std::mutex>& lock) {
   if (stream.queue.empty()) {
     lock.unlock();
     for (int spin = 0; spin < kSpins && is_idle(stream); ++spin) {
@@ -107,10 +101,12 @@ bool await_work(orStream& stream, std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
   }
+  Work* next = nullptr;
   stream.changed.wait(lock, [&] {
-    return has_work(stream) || ending || (stream.destroyed && is_idle(stream));
+    next = ending ? nullptr : next_in_turn<Work>(stream);
+    return next != nullptr || ending || (stream.destroyed && is_idle(stream));
   });
-  return !ending && has_work(stream);
+  return next;
 }
 
 // [dev-serve] A worker's life: take the front, run it, count it as done.
@@ -119,9 +115,9 @@ void serve(const StreamRef& ref) {
   prepare(stream);
   this_thread.inside = "a release function";  // or work, when it runs some
   std::unique_lock lock(stream.mutex);
-  while (await_work(stream, lock)) {
+  while (Work* const next = await_work(stream, lock)) {
     {
-      const Work work = std::move(std::get<Work>(stream.queue.front()));
+      const Work work = std::move(*next);
       stream.queue.pop_front();
       stream.state.fetch_or(kBusy);
       stream.is_serving = true;

@@ -257,9 +257,7 @@ def test_event_is_recorded_on_streams_of_its_device(event, streams):
     d.record(event, streams[0])
 
 
-@pytest.mark.proves(
-    "emulator.orEventDestroy", "messages.is-not-an-event-or-was"
-)
+@pytest.mark.proves("emulator.orEventDestroy", "messages.or-was-destroyed")
 def test_destroyed_and_foreign_events_are_refused(event, streams):
     gone = d.make_event()
     d.call("orEventDestroy", gone)

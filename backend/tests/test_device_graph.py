@@ -135,7 +135,7 @@ def test_what_was_launched_before_still_runs(log, stream):
     d.call("orGraphDestroy", graph[0])
 
 
-@pytest.mark.proves("emulator.orGraphDestroy", "messages.is-not-a-graph")
+@pytest.mark.proves("emulator.orGraphDestroy", "messages.or-was-destroyed")
 def test_arguments_are_released_with_the_last_launch(log, stream):
     release = log.keep(d.Release(lambda args: log.append(("released", args))))
     with captured(stream) as graph:

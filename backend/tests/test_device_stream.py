@@ -369,9 +369,7 @@ def test_priority_out_of_range_is_clamped():
         d.call("orStreamDestroy", stream)
 
 
-@pytest.mark.proves(
-    "emulator.orStreamDestroy", "messages.is-not-a-stream-or-was"
-)
+@pytest.mark.proves("emulator.orStreamDestroy", "messages.or-was-destroyed")
 def test_destroyed_handle_is_refused_and_not_used_again(log):
     stream = d.make_stream()
     d.call("orStreamDestroy", stream)
