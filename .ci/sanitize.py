@@ -16,6 +16,7 @@ TESTS = ROOT / "backend" / "tests"
 DRIVERS = {
     "device_threads.cpp": ["200"],
     "device_streams.cpp": ["stress", "exit"],
+    "device_graphs.cpp": ["1000"],
     "pool_stress.cpp": ["20"],
 }
 LAUNCH_MODES = ["auto", "async", "blocking"]

@@ -86,7 +86,7 @@ orError_t launch_wait(const StreamRef& stream, const Wait& wait) {
       // Of the stream's own, so it is not traced.
       return queue(stream, pack({orTraceKernel, "wait"}, wait));
     }
-    if (const orError_t error = begin_turn(*stream, "a wait")) {
+    if (const orError_t error = begin_turn(*stream, nullptr)) {
       return error;
     }
   }
@@ -111,11 +111,13 @@ orError_t orStreamWaitEvent(orStream_t stream, orEvent_t event) {
     if (moment == nullptr) {
       return orSuccess;
     }
-    if (moment->branch != nullptr || is_capturing(*place)) {
-      return wait_in_capture(place, *moment);
+    if (moment->branch != nullptr) {
+      return join_capture(place, *moment->branch);
     }
-    return moment->is_done()
-               ? orSuccess
+    const orError_t error =
+        check_not_captured(*place, "an event that is recorded outside");
+    return error != orSuccess || moment->is_done()
+               ? error
                : launch_wait(place, EventWait{moment, place->device});
   };
   return with_stream("orStreamWaitEvent", use_machine(), stream, wait);
@@ -253,10 +255,8 @@ orError_t orEventElapsedTime(
   if (const orError_t error = check_device(*from->device)) {
     return error;
   }
-  for (const MomentRef& moment : {first, last}) {
-    if (const orError_t error = check_not_captured(moment)) {
-      return error;
-    }
+  if (const orError_t error = check_not_captured(first, last)) {
+    return error;
   }
   if (!first->is_done() || !last->is_done()) {
     return orErrorNotReady;

@@ -45,9 +45,6 @@ class Moment {
 using MomentRef = std::shared_ptr<Moment>;
 using EventRef = std::shared_ptr<orEvent>;
 
-// What a captured stream has come to.
-MomentRef mark_captured(orStream& stream);
-
 // Whether waiting in the order of a stream of `device` still makes sense.
 bool should_wait(const Device& device);
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 #include <functional>
+#include <ranges>
 
 #include "device/launch.h"
 
@@ -28,9 +29,8 @@ uint64_t next_capture_number() {
 struct Capture {
   std::mutex mutex;  // guards all below, and the branches of its streams
   std::vector<Node> nodes;
-  std::vector<StreamRef> streams;  // the first began it
+  std::vector<StreamRef> streams;  // the first began it; none once it ended
   std::string broken;              // why, unless empty
-  bool ended = false;
   const uint64_t number = next_capture_number();
 };
 // [/dev-capture]
@@ -77,19 +77,23 @@ orError_t keep(orStream& stream, Work&& work) {
   return orSuccess;
 }
 
-static orError_t join_capture(const StreamRef& stream, const Branch& from) {
+orError_t join_capture(const StreamRef& stream, const Branch& from) {
   const std::lock_guard lock(stream->mutex);
   Capture& capture = *from.capture;
   const std::lock_guard capture_lock(capture.mutex);
-  if (capture.ended) {
+  if (capture.streams.empty()) {
     return fail(
         orErrorInvalidResourceHandle,
         "the event was recorded in a capture that has ended; a graph's work "
         "cannot be waited for by its events");
   }
-  if (stream->branch != nullptr && stream->branch->capture != from.capture) {
+  const bool elsewhere =
+      stream->branch != nullptr && stream->branch->capture != from.capture;
+  if (elsewhere || stream->number == 0 || holds(*stream)) {
     return break_capture(
-        capture, "one of its events was waited for in another capture");
+        capture,
+        "one of its events was waited for in another capture, on a default "
+        "stream, or by a thread that has its turn");
   }
   if (stream->branch == nullptr) {
     stream->branch = std::make_unique<Branch>(Branch{from.capture, {}});
@@ -101,9 +105,10 @@ static orError_t join_capture(const StreamRef& stream, const Branch& from) {
 }
 // [/dev-capture-keep]
 
-std::shared_ptr<Branch> branch_of(orStream& stream) {
+// NULL where what this thread launches is not captured.
+static std::shared_ptr<Branch> branch_of(orStream& stream) {
   const std::lock_guard lock(stream.mutex);
-  if (stream.branch == nullptr) {
+  if (stream.branch == nullptr || holds(stream)) {
     return nullptr;
   }
   const std::lock_guard capture_lock(stream.branch->capture->mutex);
@@ -113,35 +118,33 @@ std::shared_ptr<Branch> branch_of(orStream& stream) {
 MomentRef mark_captured(orStream& stream) {
   auto moment = std::make_shared<Moment>();
   moment->branch = branch_of(stream);
-  return moment;
-}
-
-orError_t wait_in_capture(const StreamRef& stream, const Moment& moment) {
-  return moment.branch == nullptr
-             ? refuse_in_capture(*stream, "an event that is recorded outside")
-             : join_capture(stream, *moment.branch);
+  return moment->branch != nullptr ? moment : mark(stream);  // it just ended
 }
 
 orError_t check_not_captured(Device* device, const char* call) {
   for (const StreamRef& stream : streams_of(device)) {
-    if (is_capturing(*stream)) {
-      return refuse_in_capture(*stream, call);
+    if (const orError_t error = check_not_captured(*stream, call)) {
+      return error;
     }
   }
   return orSuccess;
 }
 
-orError_t check_not_captured(const MomentRef& moment) {
-  return moment == nullptr || moment->branch == nullptr
-             ? orSuccess
-             : fail(
-                   orErrorStreamCaptureUnsupported,
-                   "the event was recorded in a capture, so it orders the work "
-                   "of a graph and says nothing to the host");
+orError_t check_not_captured(const MomentRef& moment, const MomentRef& other) {
+  for (const Moment* const each : {moment.get(), other.get()}) {
+    if (each != nullptr && each->branch != nullptr) {
+      return fail(
+          orErrorStreamCaptureUnsupported,
+          "the event was recorded in a capture, so it orders the work of a "
+          "graph and says nothing to the host");
+    }
+  }
+  return orSuccess;
 }
 
-orError_t refuse_in_capture(orStream& stream, const char* what) {
-  const std::shared_ptr<Branch> branch = branch_of(stream);
+orError_t check_not_captured(orStream& stream, const char* what) {
+  const std::shared_ptr<Branch> branch =
+      what != nullptr && is_capturing(stream) ? branch_of(stream) : nullptr;
   if (branch == nullptr) {
     return orSuccess;
   }
@@ -159,15 +162,16 @@ orError_t refuse_in_capture(orStream& stream, const char* what) {
 
 namespace {
 
-bool began_on(Capture& capture, const StreamRef& stream) {
+// Ends the capture if it began on `stream`: nothing joins it any more.
+std::vector<StreamRef> take_streams(Capture& capture, const StreamRef& stream) {
   const std::lock_guard lock(capture.mutex);
-  return !capture.ended && capture.streams.front() == stream;
+  const bool began = !capture.streams.empty() && capture.streams[0] == stream;
+  return began ? std::exchange(capture.streams, {}) : std::vector<StreamRef>();
 }
 
-// Whether all work of the capture comes before the end of its first stream.
-bool is_joined(const Capture& capture) {
+// Whether all work of the capture comes before what its first stream came to.
+bool is_joined(const Capture& capture, std::vector<size_t> next) {
   std::vector<bool> reached(capture.nodes.size());
-  std::vector<size_t> next = capture.streams.front()->branch->after;
   while (!next.empty()) {
     const size_t node = next.back();
     next.pop_back();
@@ -180,13 +184,12 @@ bool is_joined(const Capture& capture) {
 }
 
 // What was pending on a stream before its capture may still be so.
-void leave_capture(const StreamRef& stream) {
-  {
-    const std::lock_guard lock(stream->mutex);
-    stream->branch.reset();
-    stream->state.fetch_and(~kCapturing);
-  }
-  resume(*stream);
+std::unique_ptr<Branch> leave_capture(orStream& stream) {
+  const std::lock_guard lock(stream.mutex);
+  stream.state.fetch_and(~kCapturing);
+  settle(stream);
+  stream.changed.notify_all();
+  return std::move(stream.branch);
 }
 
 // [dev-graph-replay] A launch runs the nodes in the order of their capture.
@@ -240,15 +243,22 @@ using namespace emulator;
 // So the way into a capture is the slow one, and no other launch pays for it.
 orError_t orStreamBeginCapture(orStream_t stream) {
   const auto begin = [](const StreamRef& place) {
-    if (holds(*place) || is_capturing(*place)) {
+    if (place->number == 0) {
+      return fail(
+          orErrorStreamCaptureUnsupported,
+          "orStreamBeginCapture: on a default stream it would keep what every "
+          "thread launches there; make another one current, and launch the "
+          "graph where you like");
+    }
+    auto capture = std::make_shared<Capture>();
+    capture->streams.push_back(place);
+    const std::lock_guard lock(place->mutex);
+    if (place->branch != nullptr || holds(*place)) {
       return fail(
           orErrorNotPermitted,
           "orStreamBeginCapture: the stream is being captured already, or this "
           "thread holds its turn");
     }
-    auto capture = std::make_shared<Capture>();
-    capture->streams.push_back(place);
-    const std::lock_guard lock(place->mutex);
     place->branch = std::make_unique<Branch>(Branch{std::move(capture), {}});
     place->state.fetch_or(kCapturing);
     return orSuccess;
@@ -268,24 +278,25 @@ orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
     return found.error();
   }
   const std::shared_ptr<Branch> branch = branch_of(*found);
-  const GraphRef capture = branch == nullptr ? nullptr : branch->capture;
-  if (capture == nullptr || !began_on(*capture, found.value())) {
+  const auto streams = branch == nullptr
+                           ? std::vector<StreamRef>()
+                           : take_streams(*branch->capture, found.value());
+  if (streams.empty()) {
     return fail(
         orErrorNotPermitted,
         "orStreamEndCapture: no capture began on this stream");
   }
   return guarded("orStreamEndCapture", [&] {
-    {
-      const std::lock_guard lock(capture->mutex);
-      if (capture->broken.empty() && !is_joined(*capture)) {
-        capture->broken =
-            "work of another stream was not joined: the stream that the "
-            "capture began on must wait for an event recorded behind it";
-      }
-      capture->ended = true;
+    const GraphRef& capture = branch->capture;
+    std::unique_ptr<Branch> last;  // of the stream that began
+    for (const StreamRef& member : streams | std::views::reverse) {
+      last = leave_capture(*member);
     }
-    for (const StreamRef& member : std::exchange(capture->streams, {})) {
-      leave_capture(member);
+    const std::lock_guard lock(capture->mutex);
+    if (capture->broken.empty() && !is_joined(*capture, last->after)) {
+      capture->broken =
+          "work of another stream was not joined: the stream that the "
+          "capture began on must wait for an event recorded behind it";
     }
     if (!capture->broken.empty()) {
       return report_broken(*capture);
@@ -299,8 +310,7 @@ orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
 
 uint64_t orStreamGetCapture(orStream_t stream) {
   const Result<StreamRef> found = find_stream(get_machine(), stream);
-  const auto branch =
-      found && is_capturing(*found) ? branch_of(*found) : nullptr;
+  const auto branch = found ? branch_of(*found) : nullptr;
   return branch == nullptr ? 0 : branch->capture->number;
 }
 

@@ -25,21 +25,24 @@ struct Branch {
 // Makes work a node of the capture of `stream`, whose mutex is held.
 orError_t keep(orStream& stream, Work&& work);
 
-// What a stream has come to, for an event. NULL outside a capture.
-std::shared_ptr<Branch> branch_of(orStream& stream);
+// What a stream has come to, for an event; in a capture, not yet a moment.
+std::shared_ptr<Moment> mark_captured(orStream& stream);
 
-// A wait for an event where the stream is captured, or the event was.
-orError_t wait_in_capture(
-    const std::shared_ptr<orStream>& stream, const Moment& moment);
+// A stream that waits for an event of a capture takes part in it.
+orError_t join_capture(
+    const std::shared_ptr<orStream>& stream, const Branch& from);
 
-// Breaks the capture of a stream, because `what` needs its work done.
-orError_t refuse_in_capture(orStream& stream, const char* what);
+// Breaks the capture of a stream, if it is in one, because `what` needs its
+// work done. NULL does not.
+orError_t check_not_captured(orStream& stream, const char* what);
 
 // Refuses a call that waits for all streams of a device while one is captured.
 orError_t check_not_captured(Device* device, const char* call);
 
 // Refuses what the host asks an event of a capture: it has no moment.
-orError_t check_not_captured(const std::shared_ptr<Moment>& moment);
+orError_t check_not_captured(
+    const std::shared_ptr<Moment>& moment,
+    const std::shared_ptr<Moment>& other = nullptr);
 
 }  // namespace emulator
 

@@ -398,13 +398,15 @@ orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
 typedef struct orGraph* orGraph_t;
 
 /* [dev-graph] Work that is kept, and launched as one piece. */
-/* From here until orStreamEndCapture, what is launched on `stream` is kept and
- * does not run; what is refused at a launch is refused now. A stream that waits
- * for an event recorded there takes part from then on. Any call that needs such
- * work done is orErrorStreamCaptureUnsupported and breaks the capture: a turn,
- * a copy to pageable memory, a synchronization or query of stream, device or
- * event, a wait for an event recorded outside. orErrorNotPermitted where the
- * stream is captured already or this thread holds its turn.
+/* From here until orStreamEndCapture, what any thread launches on `stream` is
+ * kept and does not run; what is refused at a launch is refused now. A turn
+ * that another thread began before is no part of it. A stream that waits for an
+ * event recorded there takes part from then on, but no default stream can. Any
+ * call that needs such work done is orErrorStreamCaptureUnsupported and breaks
+ * the capture: a turn, a copy to pageable memory, a synchronization or query of
+ * stream, device or event, a wait for an event recorded outside.
+ * orErrorNotPermitted where the stream is captured already or this thread holds
+ * its turn.
  * Twin: cudaStreamBeginCapture. Differs: without its modes, no call of another
  * thread is refused that does not concern these streams. */
 OPENREG_API orError_t orStreamBeginCapture(orStream_t stream);

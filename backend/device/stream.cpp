@@ -55,8 +55,8 @@ orError_t begin_turn(orStream& stream, const char* name) {
   if (take_turn(stream)) {
     return orSuccess;
   }
-  if (is_capturing(stream)) {
-    return refuse_in_capture(stream, name);
+  if (const orError_t error = check_not_captured(stream, name)) {
+    return error;
   }
   Turn turn;
   std::unique_lock lock(stream.mutex);
@@ -244,17 +244,19 @@ orError_t orStreamQuery(orStream_t stream) {
   if (const orError_t error = check_device(*found->device)) {
     return error;
   }
-  if (is_capturing(*found)) {
-    return refuse_in_capture(*found, "orStreamQuery");
+  if (const orError_t error = check_not_captured(*found, "orStreamQuery")) {
+    return error;
   }
   const uint64_t own = holds(*found) ? kBusy | 1 : 0;
-  return found->state.load() == own ? orSuccess : orErrorNotReady;
+  return (found->state.load() & ~kCapturing) == own ? orSuccess
+                                                    : orErrorNotReady;
 }
 
 orError_t orStreamSynchronize(orStream_t stream) {
   const auto synchronize = [](const StreamRef& place) {
-    if (is_capturing(*place)) {
-      return refuse_in_capture(*place, "orStreamSynchronize");
+    if (const orError_t error =
+            check_not_captured(*place, "orStreamSynchronize")) {
+      return error;
     }
     Label label{orTraceWait, "orStreamSynchronize"};
     const Announced announced(*place, &label);

@@ -181,11 +181,14 @@ T* next_in_turn(orStream& stream) {
                                       : std::get_if<T>(&stream.queue.front());
 }
 
+// Whether what this thread launches is kept. A turn that began before the
+// capture is no part of it.
 inline bool is_capturing(const orStream& stream) {
-  return (stream.state.load(std::memory_order_relaxed) & kCapturing) != 0;
+  return (stream.state.load(std::memory_order_relaxed) & kCapturing) != 0 &&
+         !holds(stream);
 }
 
-// Waits for this thread's turn.
+// Waits for this thread's turn. One with a name breaks a capture.
 orError_t begin_turn(orStream& stream, const char* name);
 
 // The moment when all work launched on `stream` so far is done. May throw.
@@ -230,10 +233,10 @@ inline Result<Claim> claim(
       [[likely]] {
     return Claim::kHere;
   }
-  if (!must) {
+  if (!must || (is_capturing(stream) && !must_run_here)) {
     return Claim::kLater;
   }
-  const orError_t error = begin_turn(stream, name);
+  const orError_t error = begin_turn(stream, must_run_here ? name : nullptr);
   return error == orSuccess ? Claim::kHere : Result<Claim>(error);
 }
 // [/dev-claim]

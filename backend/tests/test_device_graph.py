@@ -2,7 +2,9 @@
 
 import ctypes
 import gc
+import os
 import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -113,13 +115,77 @@ def test_what_is_captured_runs_at_each_launch_in_order(log, stream):
     is_usable(stream, log)
 
 
-def test_a_default_stream_can_be_captured(log):
-    with captured(None) as graph:
-        d.launch(log.kernel("kept"))
-    assert log == []
+@pytest.mark.proves("messages.it-would-keep-what-every-thread")
+def test_a_default_stream_is_not_captured(log):
+    with d.refused(
+        "orErrorStreamCaptureUnsupported",
+        "it would keep what every thread launches there",
+    ):
+        d.call("orStreamBeginCapture", None)
+    is_usable(None, log)
+
+
+def test_what_another_thread_launches_is_captured_too(log, stream):
+    with captured(stream) as graph:
+        launch = threading.Thread(
+            target=d.launch, args=(log.kernel("kept"), stream)
+        )
+        launch.start()
+        launch.join()
+        assert log == []
     replay(graph[0])
     assert log == ["kept"]
     d.call("orGraphDestroy", graph[0])
+
+
+def work_in_turn(stream: Pointer, log: Log) -> None:
+    """What a thread may do in a turn that it had before the capture."""
+    event, block = d.make_event(), d.malloc(16)
+    pageable = ctypes.create_string_buffer(16)
+    d.launch(log.kernel("kernel"), stream)
+    d.launch_host(log.host("host"), stream)
+    assert log.pop() == "host"
+    assert log.pop() == "kernel"
+    d.call("orMemsetAsync", block, 7, 16, stream)
+    to_host = ctypes.addressof(pageable), block, 16, d.DEFAULT, stream
+    d.call("orMemcpyAsync", *to_host)
+    assert pageable.raw == b"\7" * 16
+    d.record(event, stream)
+    d.call("orEventSynchronize", event)
+    d.wait_event(stream, event)
+    d.synchronize(stream)
+    assert d.is_done("orStreamQuery", stream)
+    assert d.library.orStreamRunsInline(stream)
+    assert not is_capturing(stream)
+    with d.turn(stream):
+        d.launch(log.kernel("nested"), stream)
+        assert log.pop() == "nested"
+    with d.refused("orErrorNotPermitted", "holds its turn"):
+        d.call("orStreamBeginCapture", stream)
+    d.free(block)
+
+
+@pytest.mark.proves("graph-turn")
+def test_a_turn_that_began_before_a_capture_is_no_part_of_it(
+    log, stream, tmp_path
+):
+    ended = threading.Event()
+
+    def in_turn() -> None:
+        work_in_turn(stream, log)
+        ended.set()
+
+    with d.turn_of_another_thread(stream, in_turn) as go_on:
+        d.call("orStreamBeginCapture", stream)
+        d.launch(log.kernel("kept"), stream, name=b"kept")
+        go_on.set()
+        assert ended.wait(d.PATIENCE)
+        graph = end_capture(stream)
+    assert [node.name for node in nodes(graph, tmp_path)] == ["kept"]
+    assert log == []
+    replay(graph, stream)
+    assert log == ["kept"]
+    d.call("orGraphDestroy", graph)
 
 
 @pytest.mark.queued
@@ -314,6 +380,28 @@ def test_an_event_of_a_capture_says_nothing_to_the_host(log, stream, other):
     d.call("orGraphDestroy", graph[0])
 
 
+@pytest.mark.parametrize("where", ["default", "turn"])
+def test_a_stream_that_must_run_its_work_does_not_join(
+    where, log, stream, other
+):
+    event = d.make_event()
+    place = None if where == "default" else other
+    with d.turn(other):
+        d.call("orStreamBeginCapture", stream)
+        d.launch(log.kernel("kept"), stream)
+        d.record(event, stream)
+        with d.refused(
+            "orErrorStreamCaptureUnsupported",
+            "on a default stream, or by a thread that has its turn",
+        ):
+            d.wait_event(place, event)
+        with d.refused("orErrorStreamCaptureInvalidated"):
+            end_capture(stream)
+        is_usable(place, log)
+    is_usable(stream, log)
+    assert log == []
+
+
 @pytest.mark.proves("messages.the-stream-is-being-captured-already")
 def test_two_captures_do_not_meet(log, stream, other):
     event = d.make_event()
@@ -409,6 +497,28 @@ def test_launches_of_one_graph_do_not_overlap(log, stream, other):
         thread.join()
     assert most == [1]
     d.call("orGraphDestroy", graph[0])
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    return d.build("device_graphs.cpp", tmp_path_factory.mktemp("graphs"))
+
+
+@pytest.mark.one_mode
+@pytest.mark.parametrize("mode", ["auto", "async", "blocking"])
+def test_many_threads_capture_and_launch(driver, mode):
+    """What threads do at a time has the same results as in any order."""
+    done = subprocess.run(
+        [driver, "400"],
+        env={**os.environ, "OPENREG_LAUNCH": mode},
+        capture_output=True,
+        text=True,
+        timeout=d.PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == (
+        "graphs replayed, nothing lost\nfailures told, nothing lost\n"
+    )
 
 
 @pytest.mark.proves("messages.cannot-write-to")

@@ -230,6 +230,19 @@ def test_a_stream_that_is_not_joined_gives_no_graph(stream):
     assert x.tolist() == [1]
 
 
+@pytest.mark.proves("graph.rules.default")
+def test_the_default_stream_is_refused_and_still_runs(stream):
+    x = on_device(1)
+    torch.accelerator.synchronize()
+    with (
+        pytest.raises(RuntimeError, match="what every thread launches"),
+        Graph(),
+    ):
+        pytest.fail("it was captured")
+    x.add_(1)
+    assert x.tolist() == [2]
+
+
 def other_thread_synchronizes(x: Tensor) -> None:
     errors: list[BaseException] = []
 
