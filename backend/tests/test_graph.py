@@ -196,6 +196,47 @@ def test_random_numbers_advance_as_in_eager_mode(stream):
     assert runs[0][0] != runs[0][1]
 
 
+SEEDS: dict[str, Callable[[torch.Generator], object]] = {
+    "torch.manual_seed": lambda generator: torch.manual_seed(1),
+    "openreg.manual_seed": lambda generator: torch.openreg.manual_seed(1),
+    "openreg.seed": lambda generator: torch.openreg.seed(),
+    "get_rng_state": lambda generator: torch.openreg.get_rng_state(),
+    "manual_seed": lambda generator: generator.manual_seed(1),
+    "seed": lambda generator: generator.seed(),
+    "initial_seed": lambda generator: generator.initial_seed(),
+    "get_state": lambda generator: generator.get_state(),
+    "set_state": lambda generator: generator.set_state(
+        torch.Generator().get_state()
+    ),
+    "clone_state": lambda generator: generator.clone_state(),
+}
+
+
+@pytest.mark.proves(
+    "graph.rules.seed", "messages.the-seed-and-the-state-of-a-generator"
+)
+@pytest.mark.parametrize("how", SEEDS)
+def test_a_seed_is_refused_in_a_capture_and_nowhere_else(how, stream):
+    generator = torch.Generator("openreg")
+    generator.manual_seed(3)
+    torch.openreg.manual_seed(3)
+    says = "the seed and the state of a generator of device 0"
+    graph = Graph()
+    with stream, graph:
+        with pytest.raises(RuntimeError, match=says):
+            SEEDS[how](generator)
+        drawn = torch.rand(4, device="openreg")
+        # Where this thread captures nothing, it is the host's business.
+        torch.Generator("openreg:1").manual_seed(1)
+        thread = threading.Thread(target=generator.manual_seed, args=(3,))
+        thread.start()
+        thread.join()
+    replay(graph)
+    torch.openreg.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(4, device="openreg"))
+    SEEDS[how](generator)
+
+
 def test_streams_that_are_joined_are_captured_together(stream):
     other = torch.Stream("openreg")
     x = on_device(1)

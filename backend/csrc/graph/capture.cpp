@@ -3,6 +3,7 @@
 #include "csrc/aten/core/copy_elements.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/allocator.h"
+#include "csrc/runtime/generator.h"
 #include "csrc/runtime/stream.h"
 #include "csrc/runtime/wait.h"
 
@@ -94,8 +95,21 @@ void check_uses(Capture& capture) {
 }
 // [/capture-use]
 
+// [capture-state] Also a generator's state is no operator's business.
+static void check_no_capture(c10::DeviceIndex device) {
+  TORCH_CHECK(
+      capture_of(current_stream(device)) == nullptr,
+      "openreg: the seed and the state of a generator of device ",
+      static_cast<int>(device),
+      " are the host's, so a replay would neither set nor read them; do it "
+      "before the capture or before a replay.");
+}
+
+// [/capture-state]
+
 [[maybe_unused]] static const bool listens = [] {
   note_use = &note_in_capture;
+  note_state = &check_no_capture;
   return true;
 }();
 

@@ -5,6 +5,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 namespace openreg {
+
+void (*note_state)(c10::DeviceIndex) = [](c10::DeviceIndex) {};
+
 namespace {
 
 // [generator-impl] A device's generator around one that CPU kernels can use.
@@ -26,10 +29,10 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   // Under its mutex, which is the one that a drawing kernel holds.
   template <typename Use>
   auto with_inner(Use&& use) const {
-    const at::Generator generator = inner();
-    auto* const impl = generator.unsafeGetGeneratorImpl();
-    std::lock_guard lock(impl->mutex_);
-    return use(impl);
+    note_state(device().index());
+    at::Generator generator = inner();
+    std::lock_guard lock(generator.mutex());
+    return use(generator.unsafeGetGeneratorImpl());
   }
 
   void set_current_seed(uint64_t seed) override {
@@ -129,8 +132,7 @@ c10::DeviceIndex resolve(c10::DeviceIndex device) {
 
 // [generator-default] Validate the index, then hand out the device's own.
 const at::Generator& default_generator(c10::DeviceIndex device) {
-  const c10::DeviceIndex index = resolve(device);
-  return default_generators()[index];
+  return default_generators()[resolve(device)];
 }
 // [/generator-default]
 
