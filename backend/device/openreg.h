@@ -70,6 +70,7 @@ OPENREG_API orError_t orPeekAtLastError(void);
  * Twin: none. Differs: CUDA leaves a code and no sentence. */
 OPENREG_API const char* orGetErrorDetail(void);
 
+/* What a device is. */
 typedef struct orDeviceProp {
   char name[64];
   size_t total_memory; /* bytes */
@@ -154,12 +155,14 @@ OPENREG_API orError_t orFreeHost(void* ptr);
  * has devices of its own. */
 OPENREG_API orError_t orMemGetInfo(size_t* free, size_t* total);
 
+/* Whose memory an address is in. */
 typedef enum orMemoryType {
   orMemoryTypeUnregistered = 0, /* ordinary (pageable) host memory */
   orMemoryTypeHost = 1,         /* orMallocHost */
   orMemoryTypeDevice = 2,
 } orMemoryType;
 
+/* What the device knows of an address. */
 typedef struct orPointerAttributes {
   orMemoryType type;
   int device;  /* owner; for pinned memory the device that was current */
@@ -175,6 +178,7 @@ typedef struct orPointerAttributes {
 OPENREG_API orError_t
 orPointerGetAttributes(orPointerAttributes* attributes, const void* ptr);
 
+/* From where to where a copy goes. */
 typedef enum orMemcpyKind {
   orMemcpyHostToHost = 0,
   orMemcpyHostToDevice = 1,
@@ -206,7 +210,9 @@ OPENREG_API orError_t orMemcpyPeer(
  * Twin: cudaMemset. Differs: that may return earlier. */
 OPENREG_API orError_t orMemset(void* ptr, int value, size_t count);
 
-typedef struct orStream* orStream_t; /* NULL: the current device's default */
+/* A queue of work; NULL stands for the current device's default stream. */
+typedef struct orStream* orStream_t;
+/* A name for a moment in the order of a stream. */
 typedef struct orEvent* orEvent_t;
 
 /* As orMemcpy, orMemcpyPeer and orMemset, in the order of `stream`. All that
@@ -261,6 +267,7 @@ OPENREG_API orError_t orLaunchKernel(
  * Twin: none. Differs: a kernel there can stop, but not say why. */
 OPENREG_API void orSetKernelError(const char* message);
 
+/* What the host does in the order of a stream. */
 typedef void (*orHostFn)(void* args);
 
 /* Runs fn(args) on the host, in the order of `stream`. From inside it, every
@@ -395,6 +402,7 @@ OPENREG_API orError_t orEventSynchronize(orEvent_t event);
 OPENREG_API orError_t
 orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
 
+/* Work that was captured, to be launched again and again. */
 typedef struct orGraph* orGraph_t;
 
 /* [dev-graph] Work that is kept, and launched as one piece. */
@@ -448,6 +456,8 @@ typedef enum orTracePhase {
   orTraceReturn = 3, /* the call that launched or waited ends; not a turn's */
 } orTracePhase;
 
+/* What a record tells of. A launch of a graph is a piece of work whose start
+ * and end enclose all records of its nodes, which are works of their own. */
 typedef enum orTraceKind {
   orTraceKernel = 0,
   orTraceCopy = 1,
@@ -458,6 +468,7 @@ typedef enum orTraceKind {
   orTraceGraph = 6, /* a launch of a graph; its nodes have their own records */
 } orTraceKind;
 
+/* One moment of a piece of work, or of a wait. */
 typedef struct orTraceRecord {
   orTracePhase phase;
   orTraceKind kind;
@@ -473,8 +484,10 @@ typedef struct orTraceRecord {
   uint64_t time_ns; /* of CLOCK_MONOTONIC */
 } orTraceRecord;
 
+/* Whoever listens. `user` is what orTraceSubscribe was given. */
 typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
 /* [/dev-trace] */
+/* A subscription, which lasts until orTraceUnsubscribe. */
 typedef struct orSubscriber* orSubscriber_t;
 
 /* [dev-trace-subscribe] Whoever likes is told. */

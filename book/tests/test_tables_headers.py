@@ -40,19 +40,19 @@ def test_names_of_code_are_marked_and_stars_are_stars() -> None:
 
 @pytest.mark.parametrize("header", headers.public_headers())
 def test_everything_that_is_offered_says_what_it_is(header: str) -> None:
-    """Functions and macros do; a type may speak for itself."""
+    """All of C does, and functions and macros; a class may for itself."""
     text = (BACKEND / header).read_text()
     found = list(headers.entries(text))
     for entry in found:
         for declared in entry.declared:
             head, _ = headers.directive(declared)
-            if re.match(r"\w+:(?:function|macro)", head):
-                assert entry.comment, declared
-    # Whatever is marked for export has been found.
-    marks = re.findall(r"^OPENREG_(?:EXPORT|API) ", text, re.M)
-    marks += re.findall(r"^\[\[noreturn\]\] OPENREG_EXPORT", text, re.M)
+            assert entry.comment or not re.match(r"c:|\w+:[fm]", head), declared
+    # Whatever is marked for export has been found, and each type of C.
+    marks = re.findall(r"^(?:\S+ )?OPENREG_(?:EXPORT|API) ", text, re.M)
+    types = re.findall(r"^(?:typedef|\}) .*?\b(or\w+)\)?(?:\(.*)?;", text, re.M)
     declared = [d for entry in found for d in entry.declared]
     assert len(declared) >= max(len(marks), 1), declared
+    assert set(types) <= set(re.findall(r"\w+", " ".join(declared))), types
 
 
 @pytest.mark.parametrize("header", headers.public_headers())
