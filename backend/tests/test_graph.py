@@ -470,6 +470,73 @@ def test_memory_of_a_graph_is_given_back_after_its_reset(stream):
     assert torch.accelerator.memory_reserved() == before
 
 
+def on_another_thread(call: Callable[[], object]) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+@pytest.mark.parametrize("where", [on_another_thread, lambda call: call()])
+def test_the_cache_is_emptied_without_breaking_a_capture(where, stream):
+    x = on_device(1, 2)
+    torch.accelerator.synchronize()
+    graph = Graph()
+    with stream, graph:
+        y = x + 1
+        on_another_thread(lambda: torch.empty(1 << 22, device="openreg"))
+        where(torch.accelerator.empty_cache)
+        z = y * 2
+    replay(graph)
+    assert z.tolist() == [4, 6]
+
+
+@pytest.mark.proves("graph-full")
+def test_a_capture_goes_on_when_the_device_was_full(stream):
+    x = on_device(1, 2)
+    on_another_thread(lambda: torch.empty(1 << 22, device="openreg"))
+    torch.accelerator.synchronize()
+    _, total = torch.accelerator.get_memory_info()
+    graph = Graph()
+    with stream, graph:
+        y = x + 1
+        with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+            torch.empty(total, dtype=torch.uint8, device="openreg")
+        z = y * 2
+    replay(graph)
+    assert z.tolist() == [4, 6]
+
+
+def test_segments_of_a_private_pool_say_so(stream):
+    graph = Graph()
+    with stream, graph:
+        y = torch.empty(2, device="openreg")
+    owners = {
+        segment["segment_pool_id"]: segment["stream"]
+        for segment in torch.openreg.memory_snapshot(0)
+        if segment["address"] <= y.data_ptr()
+        and y.data_ptr() < segment["address"] + segment["total_size"]
+    }
+    assert owners == {graph.pool(): 0}
+
+
+def test_a_graph_that_was_refused_ends_no_others_capture(stream):
+    x = on_device(1)
+    torch.accelerator.synchronize()
+    first, second = Graph(), Graph()
+    with stream, first:
+        x.add_(1)
+        with pytest.raises(RuntimeError, match="being captured already"):
+            second.capture_begin()
+        second.reset()
+        with pytest.raises(RuntimeError, match="without capture_begin"):
+            second.capture_end()
+        del second
+        gc.collect()
+        x.mul_(5)
+    replay(first)
+    assert x.tolist() == [10]
+
+
 def raises(says: str) -> Any:
     return pytest.raises(RuntimeError, match=re.escape(says))
 

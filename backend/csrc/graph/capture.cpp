@@ -9,8 +9,6 @@
 
 namespace openreg {
 
-std::atomic<int> captures{0};
-
 namespace {
 
 // Captures by the device's number, which all streams of one know.
@@ -38,13 +36,13 @@ void begin_capture(orStream_t stream, std::shared_ptr<Capture> capture) {
   OPENREG_CHECK(orStreamBeginCapture(stream));
   const std::lock_guard lock(table().mutex);
   table().captures[orStreamGetCapture(stream)] = std::move(capture);
-  ++captures;
+  ++Pool::captures;
 }
 
 orGraph_t end_capture(orStream_t stream) {
   {
     const std::lock_guard lock(table().mutex);
-    captures -=
+    Pool::captures -=
         static_cast<int>(table().captures.erase(orStreamGetCapture(stream)));
   }
   orGraph_t graph = nullptr;

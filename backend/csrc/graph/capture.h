@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -11,6 +10,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include "csrc/runtime/device.h"
+#include "csrc/runtime/pool/pool.h"
 
 // What PyTorch's side of a capture remembers, beside the device's graph: where
 // its memory comes from, and what must still be there at a launch.
@@ -34,15 +34,13 @@ struct Capture {
   std::vector<at::Generator> generators;  // that a launch draws from
 };
 
-// How many captures are under way. While there is none, nobody looks further.
-extern std::atomic<int> captures;
-
 std::shared_ptr<Capture> find_capture(orStream_t stream);
 
 // The capture that `stream` is in, or NULL.
 inline std::shared_ptr<Capture> capture_of(orStream_t stream) {
-  return captures.load(std::memory_order_relaxed) == 0 ? nullptr
-                                                       : find_capture(stream);
+  return Pool::captures.load(std::memory_order_relaxed) == 0
+             ? nullptr
+             : find_capture(stream);
 }
 
 // Begins a capture on `stream`. Ends it, and returns the device's graph, or

@@ -50,8 +50,9 @@ class OpenRegGraph final : public GraphImplInterface {
         "openreg: this graph has captured something; call reset() first.");
     const auto device = openreg::current_device();
     auto capture = std::make_shared<Capture>(device, pool_number(pool));
-    stream_ = openreg::current_stream(device);
-    openreg::begin_capture(stream_, capture);
+    const auto stream = openreg::current_stream(device);
+    openreg::begin_capture(stream, capture);
+    stream_ = stream;
     openreg::keep_private_pool(device, capture->pool);
     capture_ = std::move(capture);
   }

@@ -331,7 +331,9 @@ void keep_private_pool(c10::DeviceIndex device, uint64_t number) {
 }
 
 void release_private_pool(c10::DeviceIndex device, uint64_t number) {
-  pool_of(device).release_arena(number);
+  if (!pools_are_the_parents) {
+    pool_of(device).release_arena(number);
+  }
 }
 
 double memory_fraction(c10::DeviceIndex device) {
@@ -359,6 +361,7 @@ std::vector<c10::CachingDeviceAllocator::SegmentInfo> memory_snapshot(
     segment.address = from.address;
     segment.total_size = from.bytes;
     segment.stream = from.stream;
+    segment.owner_private_pool_id = {from.pool, 0};
     segment.is_large = from.large;
     for (const auto& block : from.blocks) {
       segment.requested_size += block.requested;

@@ -177,7 +177,8 @@ def memory_snapshot(device: Device = None) -> list[dict[str, Any]]:
     """Returns every segment of the pool and its blocks, by address.
 
     The dictionaries have the names that PyTorch's memory tools know. A stream
-    is its handle; `frames` is empty, as stacks are not recorded.
+    is its handle, or 0 where a graph's private pool, `segment_pool_id`, owns
+    the segment; `frames` is empty, as stacks are not recorded.
 
     Args:
         device: An index, `"openreg:1"` or a `torch.device`; by default all

@@ -137,7 +137,8 @@ struct PoolSegment {
   };
   uintptr_t address;
   size_t bytes;
-  orStream_t stream;
+  orStream_t stream;  // NULL where it is a private pool's
+  uint64_t pool;      // of which this is the number, or 0
   bool large;
   std::vector<Block> blocks;
 };
@@ -179,6 +180,10 @@ class Pool {
   void keep_arena(uint64_t number);
   void release_arena(uint64_t number);
 
+  // How many captures are under way: while there is one, no pool waits for a
+  // whole device, which would break it.
+  static inline std::atomic<int> captures{0};
+
   // The number of the private pool that a live block is of, else 0.
   uint64_t private_pool_of(const void* address);
 
@@ -209,6 +214,7 @@ class Pool {
   };
   using Lock = std::unique_lock<PoolLock>;
 
+  static uint64_t private_number(orStream_t stream);
   static Kind kind_of(size_t bytes);
   size_t round(size_t bytes) const;
   size_t segment_bytes(size_t bytes) const;
@@ -237,7 +243,7 @@ class Pool {
   void collect_waiting();
   void collect_garbage(Lock& lock);
   void release(Lock& lock, size_t enough);
-  void release_in_turn(Lock& lock, size_t enough);
+  void release_at_rest(Lock& lock, size_t enough);
   void release_alone(Lock& lock, size_t enough, bool may_wait);
   void wait_for_users(Lock& lock);
   bool wait_for_device(Lock& lock);

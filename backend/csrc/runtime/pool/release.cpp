@@ -8,9 +8,19 @@
 
 namespace openreg {
 
-// Whether nothing is pending, but for a turn of this thread's own.
-static bool is_at_rest(orStream_t stream) {
-  return answered(orStreamQuery(stream)) == orSuccess;
+// Whether nothing is pending, but for a turn of this thread's own. Of a stream
+// that is captured nobody may ask.
+static orError_t query(orStream_t stream) {
+  return orStreamGetCapture(stream) != 0 ? orErrorNotReady
+                                         : answered(orStreamQuery(stream));
+}
+
+// An event that could not be recorded, or only in a capture, stands for all
+// work of its stream.
+static orError_t query(orEvent_t event, orStream_t stream) {
+  const auto answer = event == nullptr ? orErrorStreamCaptureUnsupported
+                                       : answered(orEventQuery(event));
+  return answer == orErrorStreamCaptureUnsupported ? query(stream) : answer;
 }
 
 // [release-private] Memory of graphs has an odd number for a stream.
@@ -19,7 +29,7 @@ orStream_t Pool::private_arena(uint64_t number) {
   return reinterpret_cast<orStream_t>(number << 1 | 1);
 }
 
-static uint64_t private_number(orStream_t stream) {
+uint64_t Pool::private_number(orStream_t stream) {
   const auto number = reinterpret_cast<uint64_t>(stream);
   return (number & 1) != 0 ? number >> 1 : 0;
 }
@@ -52,8 +62,7 @@ bool Pool::record_stream(void* address, orStream_t stream) {
     return false;
   }
   auto& streams = block->streams;
-  if (stream != block->arena->stream &&
-      private_number(block->arena->stream) == 0 &&
+  if (stream != block->arena->stream && orStreamGetCapture(stream) == 0 &&
       std::find(streams.begin(), streams.end(), stream) == streams.end()) {
     streams.push_back(stream);
   }
@@ -77,11 +86,10 @@ void Pool::collect_waiting() {
     auto& [stream, queue] = *entry;
     while (!queue.empty()) {
       const auto [event, block] = queue.front();
-      const auto answer = event ? orEventQuery(event) : orStreamQuery(stream);
-      if (answer == orErrorNotReady) {
+      // A device that has failed uses nothing any more.
+      if (query(event, stream) == orErrorNotReady) {
         break;  // nor are those behind it
       }
-      answered(answer);  // a device that has failed uses nothing any more
       queue.pop_front();
       if (event != nullptr) {
         spare_events_[stream].push_back(event);
@@ -139,8 +147,8 @@ void Pool::collect_garbage(Lock& lock) {
 // what it waits for may need another thread, which may need the pool.
 void Pool::release(Lock& lock, size_t enough) {
   lock.unlock();
-  if (orThreadHasTurn()) {
-    release_in_turn(lock, enough);
+  if (captures != 0 || orThreadHasTurn()) {
+    release_at_rest(lock, enough);
     return;
   }
   aside_([&] {
@@ -154,8 +162,9 @@ void Pool::release(Lock& lock, size_t enough) {
 // [/release-segments]
 
 // [release-in-turn] Without a wait, only what is at rest can go.
-// Those that this thread would wait for may be waiting for its turn to end.
-void Pool::release_in_turn(Lock& lock, size_t enough) {
+// Those that this thread would wait for may be waiting for its turn to end, or
+// for the launch of a graph.
+void Pool::release_at_rest(Lock& lock, size_t enough) {
   const std::unique_lock alone(release_mutex_, std::try_to_lock);
   lock.lock();
   if (alone) {
@@ -177,7 +186,7 @@ void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   const bool done = !unused.empty() && may_wait && wait_for_device(lock);
   std::vector<char*> segments;
   for (Block* const block : unused) {
-    if (done || (!may_wait && is_at_rest(block->arena->stream))) {
+    if (done || (!may_wait && query(block->arena->stream) == orSuccess)) {
       // Forgotten first: once it is free, another thread may get the address.
       segments.push_back(block->address);
       forget_segment(block);

@@ -81,11 +81,13 @@ std::vector<PoolSegment> Pool::snapshot() {
   Lock lock(lock_);
   std::vector<PoolSegment> result;
   for (const auto& [address, first] : segments_) {
+    const uint64_t pool = private_number(first->arena->stream);
     auto& segment = result.emplace_back(
         PoolSegment{
             reinterpret_cast<uintptr_t>(address),
             0,
-            first->arena->stream,
+            pool == 0 ? first->arena->stream : nullptr,
+            pool,
             first->kind == large,
             {}});
     for (const Block* block = first; block != nullptr; block = block->next) {
