@@ -630,15 +630,37 @@ def test_a_kernel_that_fails_in_a_replay_is_named(stream):
     assert picked.tolist() == [3]
 
 
-def test_lazy_clones_part_where_the_graph_writes(stream):
+@pytest.mark.proves(
+    "graph.rules.lazy", "messages.the-first-write-to-a-lazy-clone"
+)
+@pytest.mark.parametrize("form", ["add_", "cumsum_", "fill_", "copy_"])
+def test_the_copy_that_parts_a_lazy_clone_is_not_captured(stream, form):
+    write: dict[str, Callable[[Tensor], Tensor]] = {
+        "add_": lambda x: x.add_(1),
+        "cumsum_": lambda x: x.cumsum_(0),
+        "fill_": lambda x: x.fill_(7),
+        "copy_": lambda x: x.copy_(torch.ones(1, device="openreg")),
+    }
     x = on_device(1, 2)
     torch.accelerator.synchronize()
     clone = torch._lazy_clone(x)
     graph = Graph()
     with stream, graph:
-        clone.cumsum_(0)
+        with pytest.raises(RuntimeError, match="the first write to a lazy clo"):
+            write[form](clone)
+        read = clone + 1
     replay(graph)
-    assert x.tolist() == [1, 2]
+    assert read.tolist() == [2, 3]
+    clone.mul_(2)  # which parts them
+    torch.accelerator.synchronize()
+    written = Graph()
+    with stream, written:
+        write[form](clone)
+    expected = write[form](on_device(2, 4))
+    x.fill_(100)
+    torch.accelerator.synchronize()
+    replay(written)
+    assert clone.tolist() == expected.tolist()
 
 
 def test_a_graph_of_another_device(stream):

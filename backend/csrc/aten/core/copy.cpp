@@ -24,13 +24,6 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
          a.is_non_overlapping_and_dense();
 }
 
-// Pinned memory that a queued copy uses must not be handed out again before.
-void keep_pinned(const at::Tensor& host, c10::DeviceIndex device) {
-  const auto& data = host.storage().data_ptr();
-  host_allocator()->record_event(
-      data.get(), data.get_context(), get_stream(device));
-}
-
 }  // namespace
 
 // [copy-engine] The device's copy engine moves bytes as they are.
@@ -50,7 +43,10 @@ void copy_bytes(
   if (!non_blocking) {
     OPENREG_CHECK_WAIT(orStreamSynchronize(stream));
   } else if (is_pinned(host.const_data_ptr())) {
-    keep_pinned(host, device);
+    // It must not be handed out again before.
+    const auto& data = host.storage().data_ptr();
+    host_allocator()->record_event(
+        data.get(), data.get_context(), get_stream(device));
     note_use(device, src.storage());
     note_use(device, dst.storage());
   }
@@ -111,6 +107,7 @@ at::Tensor lazy_clone(const at::Tensor& self) {
       impl->clear_materializer();
       impl->set_materializer([](c10::StorageImpl* storage) {
         const c10::DeviceGuard guard(storage->device());
+        note_parting(storage->device().index());
         c10::impl::cow::materialize_cow(storage);
       });
     }
