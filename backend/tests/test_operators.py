@@ -188,11 +188,26 @@ def flat(result: object) -> list[torch.Tensor]:
     return list(result) if isinstance(result, tuple) else [result]
 
 
+def sobol_state(matrix: torch.Tensor) -> torch.Tensor:
+    return (matrix.abs() * 9).long().repeat(2, 4)[:, :30].contiguous()
+
+
 # Called with a matrix and a vector: PyTorch's kernels for all devices.
 HOST_BOUND = {
     "choose_qparams_optimized": lambda m, v: (m.flatten(), 32, 200, 0.16, 8),
     "_saturate_weight_to_fp16": lambda m, v: (m * 1e6,),
     "_batch_norm_no_update": lambda m, v: (m, v, v, v, v.exp(), 0.1, 1e-5),
+    "_sobol_engine_draw": lambda m, v: (
+        *(v.long(), 2, sobol_state(m), 8, 0),
+        torch.float32,
+    ),
+    "_sobol_engine_ff_": lambda m, v: (v.long(), 2, sobol_state(m), 8, 0),
+    "_sobol_engine_initialize_state_": lambda m, v: (sobol_state(m), 8),
+    "_sobol_engine_scramble_": lambda m, v: (
+        sobol_state(m),
+        sobol_state(m)[..., None].repeat(1, 1, 30) % 2,
+        8,
+    ),
 }
 
 

@@ -30,14 +30,10 @@ State& state() {
   return *instance;
 }
 
-std::string without_overload(const std::string& name) {
-  return name.substr(0, name.find('.'));
-}
-
 // What was said of an operator's name counts more than what was said of all.
 const std::string& policy_of(const std::string& name) {
   const auto& [all, named] = state().policy;
-  for (const auto& key : {name, without_overload(name)}) {
+  for (const auto& key : {name, name.substr(0, name.find('.'))}) {
     if (const auto found = named.find(key); found != named.end()) {
       return found->second;
     }

@@ -35,18 +35,20 @@ inline constexpr const char* host_readers[] = {
     "range.out_",
     "_batch_norm_no_update",
     "_saturate_weight_to_fp16",
-    "choose_qparams_optimized"};
+    "choose_qparams_optimized",
+    "_sobol_engine_draw",
+    "_sobol_engine_ff_",
+    "_sobol_engine_initialize_state_",
+    "_sobol_engine_scramble_"};
 
 // The copying fallback for them, where there are no alias kernels.
 void register_host_readers(torch::Library& library);
 
 // What PyTorch asks a backend to write itself.
 void register_zero_tensor(torch::Library& library);
-void register_shallow_copy(torch::Library& library);
 void register_convolution(torch::Library& library);
 void register_recurrent(torch::Library& library);
 void register_attention(torch::Library& library);
-void register_dropout_backward(torch::Library& library);
 
 // Operators whose call is so short that every nanosecond shows. Without them
 // the alias kernel or the fallback would serve.

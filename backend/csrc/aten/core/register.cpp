@@ -10,11 +10,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_minimal_set(library);
   if (full_operator_set()) {
     register_zero_tensor(library);
-    register_shallow_copy(library);
     register_convolution(library);
     register_recurrent(library);
     register_attention(library);
-    register_dropout_backward(library);
     register_pointwise(library);
     register_item(library);
     register_fills(library);

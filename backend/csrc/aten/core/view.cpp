@@ -35,12 +35,9 @@ void register_views(torch::Library& library) {
   library.impl("unfold", &at::native::unfold);
   library.impl("view_as_real", &at::native::view_as_real);
   library.impl("view_as_complex", &at::native::view_as_complex);
-}
-// [/view-register]
-
-void register_shallow_copy(torch::Library& library) {
   library.impl(
       "_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
+// [/view-register]
 
 }  // namespace openreg

@@ -48,9 +48,6 @@ at::Tensor native_dropout_backward(
 
 void register_dropout(torch::Library& library) {
   library.impl("native_dropout", &native_dropout);
-}
-
-void register_dropout_backward(torch::Library& library) {
   register_on_aliases<
       at::_ops::native_dropout_backward,
       &native_dropout_backward>(library);
