@@ -156,6 +156,13 @@ QUEUED = {
             r(4, 3, 3, 3, 3),
         ],
     ),
+    "conv3d of doubles, channels last": (
+        lambda x, y: F.conv3d(x, y),
+        [
+            r(2, 3, 5, 5, 5).double().to(memory_format=torch.channels_last_3d),
+            r(4, 3, 3, 3, 3).double(),
+        ],
+    ),
     "conv_transpose1d": (
         lambda x, y: F.conv_transpose1d(x, y, stride=2, output_padding=1),
         [r(2, 3, 8), r(3, 4, 3)],
@@ -496,6 +503,20 @@ REFUSED = {
         [r(0, 4), n(2, 2)],
     ),
 }
+
+
+@pytest.mark.parametrize("place", ["default", "side"])
+def test_a_stride_of_zero_is_refused_before_sizes_are_asked(place) -> None:
+    streams = {"default": openreg.default_stream(), "side": openreg.Stream()}
+    x, weight = r(1, 3, 8, 8).to("openreg"), r(4, 3, 3, 3).to("openreg")
+    with (
+        openreg.stream(streams[place]),
+        pytest.raises(RuntimeError, match="non-positive stride is not supp"),
+    ):
+        torch.ops.aten.convolution_overrideable(
+            x, weight, None, [0, 0], [0, 0], [1, 1], False, [0, 0], 1
+        )
+    assert F.conv2d(x, weight).shape == (1, 4, 6, 6)
 
 
 class TestRefused:

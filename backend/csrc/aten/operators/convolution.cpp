@@ -38,17 +38,29 @@ std::vector<int64_t> convolution_sizes(
                    input.sizes(), weight.sizes(), padding, stride, dilation);
 }
 
-// Channels come last where an argument has them last, as on the CPU.
-at::Tensor make_convolution_result(
-    at::IntArrayRef sizes, const at::Tensor& input, const at::Tensor& weight) {
-  // [convolution-result] What the result looks like, before there is one.
-  auto format = input.suggest_memory_format();
-  if (format == at::MemoryFormat::Contiguous) {
-    format = weight.suggest_memory_format();
+// As the compiler's functions take them.
+template <typename T>
+auto symbolic(T option) {
+  if constexpr (std::is_same_v<T, at::IntArrayRef>) {
+    return c10::fromIntArrayRefSlow(option);
+  } else {
+    return option;
   }
-  return make_result(sizes, {}, input.options().memory_format(format));
-  // [/convolution-result]
 }
+
+// [convolution-result] In which order the CPU's kernel for these would write.
+template <typename... Options>
+at::MemoryFormat convolution_format(
+    const at::Tensor& input,
+    const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias,
+    Options... options) {
+  using namespace at::native;
+  const auto backend = select_conv_backend(
+      input, weight, bias, symbolic(options)..., std::nullopt);
+  return _determine_backend_memory_format(input, weight, backend);
+}
+// [/convolution-result]
 
 // All of conv1d, conv2d, conv3d and their transposes.
 template <typename... Options>
@@ -60,10 +72,12 @@ at::Tensor convolution(
   const Call call(
       common_device(input, weight, bias), "aten::convolution_overrideable");
   const auto type = input.scalar_type();
+  const auto& stride = std::get<0>(std::tie(options...));
   const bool cannot_refuse =
       every_kernel_takes(type) && at::isFloatingType(type) &&
       weight.scalar_type() == type &&
-      (!bias.has_value() || !bias->defined() || bias->scalar_type() == type);
+      (!bias.has_value() || !bias->defined() || bias->scalar_type() == type) &&
+      c10::multiply_integers(stride) != 0;
   if (!cannot_refuse) {
     return launch_on_aliases(
         call, &at::convolution, input, weight, bias, options...);
@@ -76,7 +90,10 @@ at::Tensor convolution(
         call, &at::convolution, input, weight, bias, options...);
     // [/convolution-forward]
   }
-  const auto result = make_convolution_result(sizes, input, weight);
+  const auto format = convolution_format(
+      borrow(input), borrow(weight), borrow(bias), options...);
+  const auto result =
+      make_result(sizes, {}, input.options().memory_format(format));
   // On a worker the kernel's own is host memory, from which it is copied.
   launch_on_aliases(
       call,
@@ -92,17 +109,12 @@ at::Tensor convolution(
   return result;
 }
 
+template <typename... Options>
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& grad_output,
     const at::Tensor& input,
     const at::Tensor& weight,
-    at::IntArrayRef stride,
-    at::IntArrayRef padding,
-    at::IntArrayRef dilation,
-    bool transposed,
-    at::IntArrayRef output_padding,
-    int64_t groups,
-    std::array<bool, 3> output_mask) {
+    Options... options) {
   // A bias has one number for each output channel.
   const std::array<int64_t, 1> bias_size{grad_output.size(1)};
   return at::convolution_backward(
@@ -110,31 +122,23 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
       input,
       weight,
       at::OptionalIntArrayRef(bias_size),
-      stride,
-      padding,
-      dilation,
-      transposed,
-      output_padding,
-      groups,
-      output_mask);
+      options...);
 }
 
 }  // namespace
 
 void register_convolution(torch::Library& library) {
   // Stride, padding, dilation, transposed or not, output padding, groups.
+  using Sizes = at::IntArrayRef;
   library.impl(
       "convolution_overrideable",
-      &convolution<
-          at::IntArrayRef,
-          at::IntArrayRef,
-          at::IntArrayRef,
-          bool,
-          at::IntArrayRef,
-          int64_t>);
+      &convolution<Sizes, Sizes, Sizes, bool, Sizes, int64_t>);
+  // The same, and which gradients are asked for.
+  using Mask = std::array<bool, 3>;
   register_on_aliases<
       at::_ops::convolution_backward_overrideable,
-      &convolution_backward>(library);
+      &convolution_backward<Sizes, Sizes, Sizes, bool, Sizes, int64_t, Mask>>(
+      library);
 }
 
 }  // namespace openreg
