@@ -484,9 +484,11 @@ def serve(session: nox.Session) -> None:
     parser.add_argument("--port", type=int, default=8000)
     chosen, others = parser.parse_known_args(session.posargs)
     if machine.busy(chosen.port):
-        again = f"nox -s serve -- --port {chosen.port + 1}"
+        free = chosen.port + 1 if chosen.port < 65535 else 8000
         fail(
-            session, f"Port {chosen.port} is busy: name another, as in {again}"
+            session,
+            f"Port {chosen.port} is busy, or there is none: name another, as "
+            f"in nox -s serve -- --port {free}",
         )
     build_checked(session)
     machine.end_turn()

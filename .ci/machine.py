@@ -123,6 +123,7 @@ def compiler_fault(variable: str, default: str, source: str) -> str | None:
         return None
     said = done.stderr.decode(errors="replace").strip().splitlines()
     why = next((line for line in said if "error" in line), " ".join(said[:1]))
+    why = why or f"it ended with {done.returncode}"
     return (
         f"{given or default} does not compile {language} ({why}); g++ 12 or "
         f"newer is needed ({install('compiler')}), or name one in {variable}."
@@ -183,7 +184,10 @@ def full(*places: Path) -> str | None:
 
 def words(variable: str, default: str) -> list[str]:
     """A compiler that a variable names, with its flags."""
-    return shlex.split(os.environ.get(variable, "")) or [default]
+    try:
+        return shlex.split(os.environ.get(variable, "")) or [default]
+    except ValueError:
+        return [os.environ[variable]]  # a name that no program has
 
 
 def compilers() -> list[object]:
@@ -272,7 +276,7 @@ def busy(port: int) -> bool:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("127.0.0.1", port))
-        except OSError:
+        except (OSError, OverflowError):
             return True
     return False
 

@@ -115,6 +115,10 @@ def test_a_compiler_that_does_not_do_is_named(
         "There is no no-such-compiler, which CXX names: unset CXX, or name a "
         "C++20 compiler in it (g++ 12 or newer)."
     )
+    monkeypatch.setenv("CXX", "g++ '-O1")
+    assert str(fault()).startswith("There is no g++ '-O1, which CXX names")
+    monkeypatch.setenv("CXX", "false")
+    assert "false does not compile C++20 (it ended with 1)" in str(fault())
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "")
     assert str(fault()).startswith("There is no C++20 compiler; g++ 12")
