@@ -327,3 +327,80 @@ def test_a_graph_in_cpp_alone_is_refused():
         compiled = torch.compile(lambda x: x + 1)
         with pytest.raises(Exception, match="a compiled graph here is Python"):
             compiled(torch.ones(1, device="openreg"))
+
+
+def reduce_overhead(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, mode="reduce-overhead", fullgraph=True)
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found = []
+    replay = torch.accelerator.Graph.replay
+
+    def count(graph: torch.accelerator.Graph) -> None:
+        found.append(graph)
+        replay(graph)
+
+    monkeypatch.setattr(torch.accelerator.Graph, "replay", count)
+    return found
+
+
+@pytest.mark.proves("compile-graphs")
+def test_reduce_overhead_replays_both_passes(replays):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    nets = net.to("openreg"), copy.deepcopy(net)
+    calls = reduce_overhead(nets[0]), nets[1]
+    optimizers = [torch.optim.SGD(n.parameters(), lr=0.1) for n in nets]
+    losses: list[list[Tensor]] = [[], []]
+    for _ in range(8):
+        x = torch.randn(5, 3, device="openreg")
+        for i, call in enumerate(calls):
+            loss = call(x).square().mean()
+            loss.backward()
+            optimizers[i].step()
+            optimizers[i].zero_grad()
+            losses[i].append(loss.detach())  # kept: no replay changes it
+    torch.testing.assert_close(*losses)
+    assert len(replays) >= 2 * 4
+    assert replays[-1] is not replays[-2]
+    assert replays[-1] is replays[-3]
+
+
+def test_reduce_overhead_keeps_results_and_changes_inputs(replays):
+    call = reduce_overhead(lambda x: (x.add_(1), x * 2))
+    inputs = [torch.full((2,), float(i), device="openreg") for i in range(6)]
+    results = [call(x)[1] for x in inputs]
+    assert [x.tolist() for x in inputs] == [[i + 1.0] * 2 for i in range(6)]
+    assert [x.tolist() for x in results] == [
+        [i * 2 + 2.0] * 2 for i in range(6)
+    ]
+    assert len(replays) == 5
+
+
+@pytest.mark.proves("messages.without-a-graph-of-the-device")
+def test_reduce_overhead_says_where_it_uses_no_graph(replays):
+    says = "without a graph of the device"
+    table = torch.ones(3, 2, device="openreg")
+    indices = torch.tensor([[0, 1]], device="openreg")
+    bag = reduce_overhead(
+        lambda i, table: F.embedding_bag(i, table, mode="sum")
+    )
+    bag(indices, table)
+    with pytest.warns(UserWarning, match=f"{says}.*embedding_bag"):
+        bag(indices, table)
+    assert bag(indices, table).tolist() == [[2, 2]]
+    with pytest.warns(UserWarning, match=f"{says}: it is of more than one"):
+        reduce_overhead(lambda x: x.cpu() + 1)(table)
+    assert not replays
+
+
+def test_reduce_overhead_gives_up_where_everything_moves(replays):
+    call = reduce_overhead(lambda *xs: sum(xs[1:], xs[0]) * 2)
+    xs = [torch.ones(2, device="openreg") for _ in range(9)]
+    for i in (0, 0, *range(7)):
+        xs[i] = xs[i].clone() if replays else xs[i]
+        assert call(*xs).tolist() == [18, 18]
+    with pytest.warns(UserWarning, match="elsewhere at each call"):
+        call(*xs[:8], xs[8].clone())

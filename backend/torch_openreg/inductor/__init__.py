@@ -17,6 +17,7 @@ from torch._inductor.codegen.common import (
 from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
 
 from torch_openreg.inductor import config
+from torch_openreg.inductor.graphs import GraphPolicy
 from torch_openreg.inductor.interface import OpenRegInterface
 from torch_openreg.inductor.operands import MoveOperands
 from torch_openreg.inductor.scheduling import Scheduling
@@ -38,6 +39,8 @@ register_backend_for_device(
     device_custom_pass=MoveOperands(),
     device_custom_config=cast(Any, config),
 )
+if inductor_config.cudagraph_policy is None:  # by the user
+    inductor_config.cudagraph_policy = GraphPolicy()
 # A step of Inductor that expects Triton's loops wherever it is not on a CPU.
 inductor_config.loop_reindexing_after_fusion = False
 # [/py-inductor-register]
