@@ -105,14 +105,13 @@ static void check_no_capture(c10::DeviceIndex device) {
 
 // [/capture-state]
 
-// [capture-parting] The copy that parts a lazy clone is due once.
+// The copy that parts a lazy clone is due once.
 static void check_parting(c10::DeviceIndex device) {
   TORCH_CHECK(
       capture_of(current_stream(device)) == nullptr,
       "openreg: the first write to a lazy clone makes a copy, which a replay "
       "would make again; write to it before the capture, or clone() it.");
 }
-// [/capture-parting]
 
 [[maybe_unused]] static const bool listens = [] {
   note_use = &note_in_capture;
