@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,6 +31,7 @@ attention = torch.nn.functional.scaled_dot_product_attention
 ROUNDS = 31
 SAMPLE = 0.003  # seconds that one sample of a row takes at least
 MILLION = 1 << 20
+BOTH = "cpu", "openreg"
 
 COLUMNS = {
     "auto": {"OPENREG_LAUNCH": "auto"},
@@ -104,10 +106,12 @@ MODELS: dict[str, tuple[Callable[[], torch.nn.Module], tuple[int, ...]]] = {
 }
 
 
-def train_step(device: str, name: str) -> Call:
+def train_step(device: str, name: str, *, compiled: bool = False) -> Call:
     make, shape = MODELS[name]
     torch.manual_seed(0)
     model = make().to(device)
+    if compiled:
+        model.compile()
     x = torch.randn(shape).to(device)
     y = torch.randint(10, shape[:1]).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -380,6 +384,7 @@ def collect() -> dict[str, Any]:
         "allocation": allocation(),
         "overlap": ask("overlap", COLUMNS["async"]),
         "graphs": ask("graphs", COLUMNS["auto"]),
+        "compiled": ask("compiled", COLUMNS["auto"]),
         "memory": ask("memory", COLUMNS["auto"]),
         "profile": ask("profile", COLUMNS["auto"] | {"KINETO_LOG_LEVEL": "5"}),
         "import": import_times(),
@@ -421,10 +426,12 @@ def show(figures: dict[str, Any]) -> None:
     print("\nasync, milliseconds: on two streams, and ordered by an event")
     for name, (together, in_order) in figures["overlap"].items():
         print(f"{name:34}{together:8.1f}{in_order:8.1f}")
-    print("\ngraphs: launched from Python, and replayed")
-    for name, (launched, replayed) in figures["graphs"].items():
-        ratio = launched / replayed
-        print(f"{name:24}{launched:10.2f}{replayed:13.2f} ({ratio:6.2f})")
+    print("\ngraphs: launched from Python, and replayed; torch.compile")
+    for name, (first, second) in (
+        figures["graphs"] | figures["compiled"]
+    ).items():
+        ratio = first / second
+        print(f"{name:40}{first:10.2f}{second:13.2f} ({ratio:6.2f})")
     cpu, device = figures["memory"]
     print(f"\npeak of a transformer step, bytes: {cpu} on the CPU, ", end="")
     print(f"{device} on the device ({device / cpu:.2f})")
@@ -488,6 +495,40 @@ def graphs() -> dict[str, tuple[float, float]]:
     return found
 
 
+def compiled() -> dict[str, tuple[float, float]]:
+    """Compiled on the CPU and the device; on the device alone, two ways."""
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        y = (x.sin() * 2 + x).relu() - 1
+        return (y * y + x).abs().sqrt() * 3
+
+    def products(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(20):
+            x = x @ x
+        return x
+
+    torch.manual_seed(0)
+    found = {}
+    fused = torch.compile(chain)
+    for elements in (1000, MILLION):
+        x = torch.rand(elements)
+        cpu, device = (partial(fused, x.to(place)) for place in BOTH)
+        name = f"ten operators, {elements}"
+        eager = partial(chain, x.to("openreg"))
+        found[f"{name}: CPU, device"] = compare(cpu, device)
+        found[f"{name}: eager, compiled"] = compare(eager, device)
+    few = torch.rand(16, 16, device="openreg") / 16
+    plain = partial(torch.compile(products), few)
+    replayed = torch.compile(products, mode="reduce-overhead")
+    found["20 mm, 16: compiled, reduce-overhead"] = compare(
+        plain, partial(replayed, few)
+    )
+    with torch.autograd.set_multithreading_enabled(False):
+        steps = [train_step(device, "MLP", compiled=True) for device in BOTH]
+        found["MLP train step: CPU, device"] = compare(*steps)
+    return found
+
+
 # Where `backward` runs its kernels.
 BACKWARD = {
     "autograd's thread": ("steps", "auto"),
@@ -501,6 +542,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "steps, one thread": lambda: on_calling_thread("train step"),
     "overlap": overlap,
     "graphs": graphs,
+    "compiled": compiled,
     "ways": ways,
     "profile": profiling,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],
