@@ -266,6 +266,23 @@ def limit() -> Iterator[int]:
     torch.openreg.set_per_process_memory_fraction(1.0, 1)
 
 
+@pytest.mark.proves("inside-convolution")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_convolution_needs_room_for_its_result_alone(dtype) -> None:
+    """Its workspace is as large, or larger than the whole device."""
+    x = torch.ones(1, 1, 1000, 1000, dtype=dtype, device="openreg:1")
+    weight = torch.ones(8, 1, 3, 3, dtype=dtype, device="openreg:1")
+    torch.openreg.empty_cache()
+    result = 8 * 998 * 998 * dtype.itemsize
+    room = torch.openreg.memory_reserved(1) + result + (4 << 20)
+    total = torch.openreg.mem_get_info(1)[1]
+    torch.openreg.set_per_process_memory_fraction(room / total, 1)
+    try:
+        assert (torch.conv2d(x, weight) == 9).all()
+    finally:
+        torch.openreg.set_per_process_memory_fraction(1.0, 1)
+
+
 def here(mib: int) -> torch.Tensor:
     return torch.empty(mib * MIB, dtype=torch.uint8, device="openreg:1")
 

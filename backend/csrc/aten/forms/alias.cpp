@@ -52,9 +52,6 @@ struct KernelAllocator final : c10::Allocator {
     if (address == nullptr) {
       return host->allocate(bytes);
     }
-    if (bytes == only_result) {
-      kernel_memory = host_memory;
-    }
     return {address, address, &free_any, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override {

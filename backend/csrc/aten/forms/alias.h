@@ -47,7 +47,7 @@ class KernelScope {
 // [/alias-scope]
 
 // [alias-one-result] While this lives, a kernel in its turn makes one result.
-// The first block of `bytes` is the result and the device's. All others are
+// A block of `bytes` may be the result, so it is the device's. All others are
 // workspace, and the host's.
 class OneResult {
  public:
