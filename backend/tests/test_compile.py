@@ -1,7 +1,9 @@
 """torch.compile on the device, through Inductor, and what it is told."""
 
 import copy
+import ctypes
 import os
+import struct
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
@@ -404,3 +406,37 @@ def test_reduce_overhead_gives_up_where_everything_moves(replays):
         assert call(*xs).tolist() == [18, 18]
     with pytest.warns(UserWarning, match="elsewhere at each call"):
         call(*xs[:8], xs[8].clone())
+
+
+def test_a_kernel_gets_its_arguments_as_words():
+    from torch_openreg.inductor import scheduling  # which takes seconds
+
+    seen: list[int] = []
+
+    @ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int64))
+    def kernel(words):
+        seen.extend(words[:3])
+
+    entry = ctypes.cast(kernel, ctypes.c_void_p).value
+    launch = _C._CompiledKernel("openreg_words", entry)
+    launch(torch.ones(1, device="openreg"), 7, 2.5)
+    torch.accelerator.synchronize()
+    assert seen[1] == 7
+    assert struct.pack("q", seen[2]) == struct.pack("d", 2.5)
+    written = scheduling._write_entry(["float*", "double", "long"])
+    assert "const double&>(words[1]),\n      words[2]);" in written
+
+
+def test_lines_of_a_graph_that_name_the_device_run():
+    from torch_openreg.inductor import wrapper
+
+    lines, names = wrapper.OpOverrides(), {"torch": torch}
+    exec(lines.import_get_raw_stream_as("raw_stream"), names)
+    assert names["raw_stream"](1) == _C._current_stream(1)
+    with eval(lines.device_guard(1), names):
+        assert torch.openreg.current_device() == 1
+    assert torch.openreg.current_device() == 0
+    exec(lines.set_device(1), names)
+    assert torch.openreg.current_device() == 1
+    torch.openreg.set_device(0)
+    exec(lines.synchronize(), names)

@@ -51,10 +51,6 @@ class Scheduling(CppScheduling):
         with _as_cpu():
             super().codegen_outer_loop_node(node)
 
-    def codegen_template(self, *args: Any, **kwargs: Any) -> None:
-        with _as_cpu():
-            super().codegen_template(*args, **kwargs)
-
     # [/py-scheduling-cpu]
 
     # [py-scheduling-define] Each kernel is a name in the Python of its graph.
