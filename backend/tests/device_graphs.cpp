@@ -13,22 +13,12 @@
 #include <vector>
 
 #include "device/openreg.h"
+#include "tests/device_check.h"
 
 namespace {
 
 constexpr int kThreads = 6;
 int rounds = 0;
-
-void check(bool good, const char* what, int line) {
-  if (!good) {
-    std::fprintf(
-        stderr, "line %d failed: %s (%s)\n", line, what, orGetErrorDetail());
-    std::_Exit(1);
-  }
-}
-
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define SUCCEED(call) check((call) == orSuccess, #call, __LINE__)
 
 // Whether a call succeeded that otherwise answers one of `errors`.
 #define ANSWERS(call, ...) answers(call, {__VA_ARGS__}, #call, __LINE__)

@@ -18,22 +18,13 @@
 #include <vector>
 
 #include "device/openreg.h"
+#include "tests/device_check.h"
 
 namespace {
 
 constexpr int kThreads = 6;
 constexpr int kShared = 4;
 constexpr int kRounds = 400;
-
-void check(bool good, const char* what) {
-  if (!good) {
-    std::fprintf(stderr, "failed: %s (%s)\n", what, orGetErrorDetail());
-    std::_Exit(1);
-  }
-}
-
-#define CHECK(condition) check(condition, #condition)
-#define SUCCEED(call) check((call) == orSuccess, #call)
 
 // What is touched by work of one stream alone.
 struct Counter {

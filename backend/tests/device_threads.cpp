@@ -10,22 +10,13 @@
 #include <vector>
 
 #include "device/openreg.h"
+#include "tests/device_check.h"
 
 namespace {
 
 constexpr int kThreads = 8;
 constexpr size_t kMostBlocks = 16;
 constexpr size_t kMostBytes = 40000;
-
-void check(bool good, const char* what) {
-  if (!good) {
-    std::fprintf(stderr, "failed: %s (%s)\n", what, orGetErrorDetail());
-    std::exit(1);
-  }
-}
-
-#define CHECK(condition) check(condition, #condition)
-#define SUCCEED(call) check((call) == orSuccess, #call)
 
 struct Block {
   void* pointer;

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "device/openreg.h"
+#include "tests/device_check.h"
 
 namespace {
 
@@ -39,17 +40,6 @@ using openreg::Pool;
 constexpr int kThreads = 8;
 constexpr int kStreams = 4;
 constexpr size_t kMostBlocks = 12;
-
-void check(bool good, const char* what, int line) {
-  if (!good) {
-    std::fprintf(
-        stderr, "line %d failed: %s (%s)\n", line, what, orGetErrorDetail());
-    std::exit(1);
-  }
-}
-
-#define CHECK(condition) check(condition, #condition, __LINE__)
-#define SUCCEED(call) check((call) == orSuccess, #call, __LINE__)
 
 ptrdiff_t kernel_offset;
 orStream_t streams[kStreams];
