@@ -51,11 +51,13 @@ def begin(config: pytest.Config) -> None:
             f"({chosen}) and not queued" if chosen else "not queued"
         )
     os.environ |= {"CUDA_HOME": "", "CUDA_PATH": ""}
-    # Inductor writes its code anew, and keeps what g++ made of it.
+    # Inductor writes its code anew, and keeps what g++ made of it. A pool of
+    # helpers, each with its own PyTorch, would cost more than it saves.
     os.environ |= {
         "TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"),
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     unlock(Path(os.environ.setdefault(EXTENSIONS, str(BUILD / "extensions"))))
     # One process in ten runs a line that no other runs, and all would start
