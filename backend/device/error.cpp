@@ -1,6 +1,8 @@
 #include <cstdarg>
 #include <cstdio>
 #include <iterator>
+#include <memory>
+#include <utility>
 
 #include "device/device.h"
 #include "device/error.h"
@@ -10,7 +12,7 @@ namespace emulator {
 namespace {
 
 thread_local orError_t last_error = orSuccess;
-thread_local char last_detail[768] = "";
+thread_local Texts* kept_texts = nullptr;
 
 struct Words {
   const char* name;
@@ -49,11 +51,18 @@ Words words_for(orError_t error) {
 
 }  // namespace
 
+// What is said after the end of its thread is kept for good.
+Texts& texts() {
+  thread_local const std::shared_ptr<void> at_exit(
+      nullptr, [](void*) { delete std::exchange(kept_texts, nullptr); });
+  return *(kept_texts ? kept_texts : kept_texts = new Texts{});
+}
+
 // [dev-fail] A failure is remembered by the thread that met it.
 orError_t fail(orError_t error, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  std::vsnprintf(last_detail, sizeof(last_detail), format, arguments);
+  std::vsnprintf(texts().detail, sizeof(Texts::detail), format, arguments);
   va_end(arguments);
   last_error = error;
   return error;
@@ -61,7 +70,7 @@ orError_t fail(orError_t error, const char* format, ...) {
 // [/dev-fail]
 
 // [dev-failure] The first failure of a device counts, until it is reset.
-void set_failure(Device* device, const char* sentence) {
+void set_failure(Device* device, const std::string& sentence) {
   Failure& failure = device->failure;
   const std::lock_guard lock(failure.mutex);
   if (failure.sentence.load() == nullptr) {
@@ -101,5 +110,5 @@ orError_t orPeekAtLastError(void) {
 }
 
 const char* orGetErrorDetail(void) {
-  return emulator::last_detail;
+  return emulator::texts().detail;
 }

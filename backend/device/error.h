@@ -15,6 +15,15 @@ namespace emulator {
 
 struct Device;
 
+// What this thread has been told. It has no place in the library: what glibc
+// keeps for variables like `this_thread` is 1.6 kB, for all that a process
+// loads, and other libraries need some of it.
+struct Texts {
+  char detail[768];     // of the last error
+  char complaint[400];  // a kernel's about its failure, until it has answered
+};
+Texts& texts();
+
 // Records this thread's last error and its sentence, and returns the error.
 __attribute__((format(printf, 2, 3))) orError_t
 fail(orError_t error, const char* format, ...);
@@ -69,7 +78,7 @@ struct Failure {
 };
 
 // Makes a device fail, unless it has already.
-void set_failure(Device* device, const char* sentence);
+void set_failure(Device* device, const std::string& sentence);
 
 // orErrorDeviceFailed where queued work has failed.
 orError_t report_failure(const Device& device, const char* sentence);

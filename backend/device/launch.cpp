@@ -11,26 +11,18 @@ std::atomic<Launch> launch_mode{Launch::kAuto};
 
 namespace {
 
-// What a kernel says about its failure, until it has answered.
-thread_local char complaint[400];
+// What a kernel that this thread has just run said about its failure.
+std::string complaint(const char* otherwise) {
+  const std::string said = std::string(": ") + texts().complaint;
+  return this_thread.has_complained ? said : otherwise;
+}
 
-// What this says is said by a kernel that this thread has just run.
-struct Sentence {
-  char text[512];
-
-  Sentence(const orStream& stream, const char* name, orError_t answer) {
-    const char* const why = this_thread.has_complained ? complaint : "";
-    std::snprintf(
-        text,
-        sizeof(text),
-        "kernel %s on device %d answered %s%s%s",
-        name,
-        stream.device->index,
-        orGetErrorName(answer),
-        why[0] == '\0' ? "" : ": ",
-        why);
-  }
-};
+std::string sentence(
+    const orStream& stream, const char* name, orError_t answer) {
+  return std::string("kernel ") + name + " on device " +
+         std::to_string(stream.device->index) + " answered " +
+         orGetErrorName(answer) + complaint("");
+}
 
 orError_t run_kernel(orKernelFn kernel, void* args) {
   this_thread.has_complained = false;
@@ -55,13 +47,13 @@ orError_t run_work(const Work& work) {
 }
 
 void complain_of(const char* name) {
-  const std::string why = this_thread.has_complained ? complaint : "it failed";
-  orSetKernelError((std::string(name) + ": " + why).c_str());
+  orSetKernelError((name + complaint(": it failed")).c_str());
 }
 
 orError_t report_kernel(
     const orStream& stream, const char* name, orError_t answer) {
-  return fail(orErrorLaunchFailure, "%s", Sentence(stream, name, answer).text);
+  const std::string text = sentence(stream, name, answer);
+  return fail(orErrorLaunchFailure, "%s", text.c_str());
 }
 
 // A worker is made when there is work for it.
@@ -97,8 +89,7 @@ void run_queued(orStream& stream, const Work& work) {
       run(stream, work.label, [&] { return run_work(work); });
   this_thread.inside = outside;
   if (answer != orSuccess) {
-    const Sentence sentence(stream, work.label.name, answer);
-    set_failure(stream.device, sentence.text);
+    set_failure(stream.device, sentence(stream, work.label.name, answer));
   }
 }
 // [/dev-run-queued]
@@ -144,7 +135,7 @@ orError_t orLaunchHostFunc(
 }
 
 void orSetKernelError(const char* message) {
-  std::snprintf(
-      complaint, sizeof(complaint), "%s", message == nullptr ? "" : message);
-  this_thread.has_complained = true;
+  const char* const said = message == nullptr ? "" : message;
+  std::snprintf(texts().complaint, sizeof(Texts::complaint), "%s", said);
+  this_thread.has_complained = said[0] != '\0';
 }

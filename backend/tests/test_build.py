@@ -72,6 +72,20 @@ def test_runtime_and_device_need_no_python(name: str) -> None:
     assert not [s for s in undefined(name) if re.match(r"_?Py[A-Z_]", s)]
 
 
+def thread_bytes(name: str) -> int:
+    text = subprocess.check_output(["readelf", "-lW", OBJECTS[name]], text=True)
+    return sum(int(line.split()[5], 16) for line in re.findall(r"TLS .*", text))
+
+
+def test_other_libraries_find_room_for_variables_of_threads() -> None:
+    """glibc has 1,664 bytes for all libraries that a process loads later.
+
+    Whoever comes when they are used up cannot be loaded: "cannot allocate
+    memory in static TLS block". scikit-learn is such a library.
+    """
+    assert 0 < sum(map(thread_bytes, OBJECTS)) <= 512
+
+
 def test_python_is_found_where_it_is_needed() -> None:
     # The rule above sees what it looks for.
     assert "libtorch_python.so" in dynamic("bindings", "NEEDED")
