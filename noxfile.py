@@ -29,6 +29,7 @@ from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST  # noqa: E402
 
 SHARED = ROOT / ".nox" / "shared"
 RELEASE = ROOT / ".nox" / "release"
+INTEROP = ROOT / ".nox" / "interop"
 CHECKED_TREE = ROOT / "build" / "checked"
 PROOF = ROOT / "build" / "proof"
 SITE = ROOT / "book" / "_build" / "html"
@@ -171,11 +172,11 @@ def environment(session: nox.Session) -> None:
     """
     check(session)
     machine.take_turn(ROOT / ".nox" / "turn", session.name, session.log)
-    # The browser's tests are installed by the one session that runs them.
+    # What one session needs is installed by it.
     needs = [
         n
         for name, group in dependency_groups().items()
-        if name != "site"
+        if name not in ("site", "interop")
         for n in group
     ]
     stamp = SHARED / "dependencies.stamp"
@@ -301,6 +302,26 @@ def site(session: nox.Session) -> None:
     run(session, *PRINT, f"-nWE{SILENT}", ROOT / "book", SITE)
     tests = ROOT / "book" / "tests" / "site"
     run(session, *PYTEST, *(session.posargs or [*AT_ONCE, str(tests)]))
+
+
+@nox.session
+def interop(session: nox.Session) -> None:
+    """Use the device from other packages; -- --record keeps what came of it."""
+    build_checked(session)
+    make_venv(session, INTEROP)
+    # PyTorch and, since its .pth file is read, too, the backend.
+    link = site_packages(INTEROP) / "shared.pth"
+    shared = str(site_packages(SHARED))
+    link.write_text(f"import site; site.addsitedir({shared!r})\n")
+    groups = dependency_groups()
+    needs = [*groups["interop"], *groups["build"][:2]]  # PyTorch's stays
+    stamp = INTEROP / "interop.stamp"
+    if text := changed(stamp, needs):
+        pip_install(session, INTEROP, *needs)
+        stamp.write_text(text)
+    python = INTEROP / "bin" / "python"
+    tests = ROOT / "backend" / "tests" / "interop"
+    run(session, python, *PYTEST[1:], "-Wignore", tests, *session.posargs)
 
 
 @nox.session

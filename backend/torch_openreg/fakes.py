@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
@@ -48,3 +49,10 @@ for _operator in (
         f"aten::{_operator}", FakeTensorMode, _answer_as_cpu, lib=_library
     )
 # [/py-fakes-rule]
+
+# Our kernel of a composite operator is found before what PyTorch has for those
+# who trace it with symbols for sizes. They get that, as they do on the CPU.
+_lstm = torch.ops.aten.lstm.input
+_lstm.py_impl(DispatchKey.AutogradPrivateUse1)(
+    _lstm.py_kernels[DispatchKey.CompositeImplicitAutograd]
+)
