@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram, export
 from torch.export.passes import move_to_device_pass
 
+pytestmark = pytest.mark.one_mode
+
 # TorchScript is deprecated as a whole (torch 2.13).
 deprecated = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.one_mode
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -25,7 +27,6 @@ def code_lines(text: str) -> int:
     return sum(bool(line) and not line.startswith("#") for line in lines)
 
 
-@pytest.mark.one_mode
 @pytest.mark.proves("one-model-lines")
 def test_each_way_has_at_most_ten_lines(example):
     for way in example.WAYS.values():
