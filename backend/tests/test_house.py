@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from nox.command import CommandFailed
 
 import noxfile
@@ -105,6 +106,24 @@ def test_ci_stops_at_a_command_that_fails(tmp_path: Path) -> None:
     result = subprocess.run(clone, capture_output=True, text=True)
     assert result.returncode == 1
     assert result.stdout.splitlines()[-1] == "$ false"
+
+
+def test_a_weekly_run_pins_the_newest_pytorch(tmp_path: Path) -> None:
+    weekly = ROOT / ".github" / "workflows" / "weekly.yml"
+    newest = yaml.safe_load(weekly.read_text())["jobs"]["newest"]["steps"]
+    (script,) = [s["run"] for s in newest if "pip index" in s.get("run", "")]
+    pip = tmp_path / "pip"
+    pip.write_text("#!/bin/sh\necho 'torch (9.8.7+cpu)'\necho 'INSTALLED: 0'\n")
+    pip.chmod(0o755)
+    pinned = ("pyproject.toml", "backend/CMakeLists.txt")
+    (tmp_path / "backend").mkdir()
+    for name in pinned:
+        shutil.copy(ROOT / name, tmp_path / name)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=env, check=True)
+    text = "".join((tmp_path / name).read_text() for name in pinned)
+    pins = re.findall(r"torch==[\d.]+|Torch [\d.]+ EXACT", text)
+    assert pins == [*["torch==9.8.7"] * 3, "Torch 9.8 EXACT"]
 
 
 @pytest.mark.proves("environment.CXX")

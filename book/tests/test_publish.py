@@ -67,14 +67,14 @@ def test_it_uses_the_host_s_own_actions_and_names_no_other_host(
     assert f'requires-python = ">={python},' in PYPROJECT
 
 
-def test_a_weekly_run_tests_both_builds_of_pytorch() -> None:
-    weekly = yaml.safe_load(PATH.with_name("weekly.yml").read_text())
-    (job,) = weekly["jobs"].values()
-    assert job["strategy"]["matrix"] == {"build": ["cpu", "cuda"]}
-    index = job["env"]["PIP_EXTRA_INDEX_URL"]
+def test_a_weekly_run_has_what_is_long_and_both_builds_of_pytorch() -> None:
+    jobs = yaml.safe_load(PATH.with_name("weekly.yml").read_text())["jobs"]
+    assert jobs["long"]["strategy"]["matrix"] == {"session": ["ops", "stress"]}
+    assert jobs["builds"]["strategy"]["matrix"] == {"build": ["cpu", "cuda"]}
+    index = jobs["builds"]["env"]["PIP_EXTRA_INDEX_URL"]
     assert "matrix.build == 'cpu' && vars.PIP_EXTRA_INDEX_URL" in index
-    assert find(job, "version.cuda is None")
-    assert job["steps"][-1]["run"] == "nox -s tests"
+    assert find(jobs["builds"], "version.cuda is None")
+    assert find(jobs["builds"], "nox -s tests")
 
 
 def test_a_pull_request_passes_the_parts_of_ci() -> None:
