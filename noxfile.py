@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import logging
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / ".ci"))
 import machine  # noqa: E402
+import rooms  # noqa: E402
 from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST  # noqa: E402
 
 SHARED = ROOT / ".nox" / "shared"
@@ -48,21 +48,6 @@ PIP = {
     "PIP_USER": "0",
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
 }
-
-# Lines of code that each room may have, headers included, and the minimal path
-# with all that it includes; and all lines of a file of the book's.
-ROOMS = {
-    "backend/device": 3000,
-    "backend/device/graph": 350,
-    "backend/csrc/graph": 550,
-    "backend/csrc/runtime": 2600,
-    "backend/csrc/aten": 3200,
-    "backend/csrc/profiler": 600,
-    "book/_ext": 3300,
-}
-BOOK_WITH_TESTS = 5840  # those in a browser aside
-MINIMAL = 2500
-LONGEST = 500
 
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "none"
@@ -417,25 +402,10 @@ def lint(session: nox.Session) -> None:
     machine.end_turn()
     run(session, "ruff", "format", "--check", ROOT)
     run(session, "ruff", "check", ROOT)
-    run(session, "clang-format", "--dry-run", "-Werror", *cpp_files())
+    run(session, "clang-format", "--dry-run", "-Werror", *rooms.cpp_files())
     run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-    book = [*(ROOT / "book").rglob("*.py"), ROOT / "conftest.py"]
-    lines_of = dict.fromkeys(ROOMS, 0)
-    for path in [*cpp_files(), *book]:
-        name = path.relative_to(ROOT).as_posix()
-        if rooms := [room for room in ROOMS if name.startswith(room)]:
-            lines_of[max(rooms, key=len)] += count_code(path)
-    for room, most in ROOMS.items():
-        keep(session, room, lines_of[room], most)
-    tests = (ROOT / "book" / "tests").glob("*.py")
-    both = [*(ROOT / "book" / "_ext").rglob("*.py"), *tests]
-    counted = sum(map(count_code, both))
-    keep(session, "book/_ext and its tests", counted, BOOK_WITH_TESTS)
-    minimal = sum(map(count_code, minimal_path()))
-    keep(session, "the minimal path", minimal, MINIMAL)
-    lines = {path: path.read_text().count("\n") for path in book}
-    longest = max(lines, key=lambda path: lines[path])
-    keep(session, f"{longest.relative_to(ROOT)}", lines[longest], LONGEST)
+    for what, lines, most in rooms.count():
+        keep(session, what, lines, most)
 
 
 def keep(session: nox.Session, what: str, lines: int, most: int) -> None:
@@ -452,7 +422,7 @@ def format(session: nox.Session) -> None:
     machine.end_turn()
     run(session, "ruff", "check", "--fix", "--quiet", ROOT)
     run(session, "ruff", "format", ROOT)
-    run(session, "clang-format", "-i", *cpp_files())
+    run(session, "clang-format", "-i", *rooms.cpp_files())
     run(session, "python", ROOT / "book" / "_ext" / "regions.py")
 
 
@@ -516,34 +486,3 @@ def serve(session: nox.Session) -> None:
     watched = (f"--watch={ROOT / name}" for name in ("backend", "README.md"))
     live = ("sphinx-autobuild", "-n", *PRINT[1:], *watched, *others)
     run(session, *live, f"--port={chosen.port}", ROOT / "book", SITE)
-
-
-def cpp_files() -> list[Path]:
-    paths = (ROOT / "backend").rglob("*")
-    return sorted(p for p in paths if p.suffix in (".c", ".cpp", ".h"))
-
-
-def minimal_path() -> set[Path]:
-    """What CMake lists for the minimal build, and all that this includes."""
-    backend = ROOT / "backend"
-    cmake = (backend / "CMakeLists.txt").read_text()
-    (listed,) = re.findall(r"set\(minimal_sources\s([^)]+)\)", cmake)
-    left = [backend / name for name in listed.split()]
-    found: set[Path] = set()
-    while left:
-        path = left.pop()
-        if path not in found:
-            found.add(path)
-            names = re.findall(r'^#include "(.+)"', path.read_text(), re.M)
-            left += [backend / name for name in names]
-    return found
-
-
-def count_code(path: Path) -> int:
-    """Lines of C, C++ or Python that hold more than a comment."""
-    text, comment = path.read_text(), "#"
-    if path.suffix != ".py":
-        comment = "//"
-        text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    lines = (line.strip() for line in text.splitlines())
-    return sum(bool(line) and not line.startswith(comment) for line in lines)

@@ -10,12 +10,12 @@ import pytest
 
 import _rows
 import everyday
-import noxfile
+import rooms
 from _fresh import omit_library, prints, run, without_kernel
 
 pytestmark = pytest.mark.one_mode
 
-BACKEND = noxfile.ROOT / "backend"
+BACKEND = rooms.ROOT / "backend"
 PROGRAM = Path(everyday.__file__).read_text()
 ROWS = _rows.read("operators")["minimal"]
 
@@ -101,7 +101,7 @@ def test_without_a_name_every_kernel_is_registered() -> None:
 
 def listed() -> set[str]:
     """The files of the minimal path, as `csrc/aten/core/copy.cpp`."""
-    found = noxfile.minimal_path()
+    found = rooms.minimal_path()
     return {path.relative_to(BACKEND).as_posix() for path in found}
 
 
@@ -109,8 +109,8 @@ def test_the_minimal_path_has_no_alias_no_pool_and_few_lines() -> None:
     others = r"/(forms|operators|kinds)/|/pool\b|^csrc/runtime/allocator.cpp"
     assert {"csrc/runtime/stream.h", "device/openreg.h"} <= listed()
     assert [name for name in listed() if re.search(others, name)] == []
-    lines = sum(map(noxfile.count_code, noxfile.minimal_path()))
-    assert 2000 < lines <= noxfile.MINIMAL
+    lines = sum(map(rooms.count_code, rooms.minimal_path()))
+    assert 2000 < lines <= rooms.MINIMAL
 
 
 def test_the_minimal_path_has_what_its_headers_promise() -> None:
@@ -125,7 +125,7 @@ def test_the_minimal_path_has_what_its_headers_promise() -> None:
 
 
 def test_a_page_says_what_each_file_of_the_minimal_path_is_for() -> None:
-    page = (noxfile.ROOT / "book" / "howto" / "port.md").read_text()
+    page = (rooms.ROOT / "book" / "howto" / "port.md").read_text()
     rows = re.findall(r"^\| (`csrc/.*?) \|", page, re.MULTILINE)
     told = set()
     for row in rows:
