@@ -17,6 +17,12 @@ def ascending(
     return torch.arange(first, past, device=device).view(shape)
 
 
+def normal(*shape: int, device: str = "openreg") -> Tensor:
+    """Numbers of a normal distribution, which depend on the shape alone."""
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, generator=generator).to(device)
+
+
 def assert_same(got: Tensor, expected: Tensor) -> None:
     """Values, dtype, shape and strides are the CPU's, the device is ours."""
     assert got.device.type == "openreg"

@@ -23,16 +23,12 @@ from torch.profiler._trace_validator import validate_trace
 
 import _fresh
 from _launched import dispatched
+from _tensors import normal as r
 
 openreg = torch.openreg
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 Experimental = torch._C._profiler._ExperimentalConfig
 Event = dict[str, Any]
-
-
-def r(*shape: int, device: str = "openreg") -> torch.Tensor:
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(shape, generator=generator).to(device)
 
 
 def profiled(work: Callable[[], object], **options: Any) -> profile:

@@ -19,7 +19,7 @@
 #include "csrc/graph/capture.h"
 #include "csrc/runtime/address.h"
 #include "csrc/runtime/launch.h"
-#include "csrc/runtime/trace.h"
+#include "csrc/runtime/operator_names.h"
 
 // ATen's CPU kernels are the emulated device's kernel library. They run in
 // device memory: an alias is a CPU tensor over a device tensor's bytes, at the

@@ -13,7 +13,7 @@
 #include "csrc/aten/forms/alias.h"
 #include "csrc/aten/forms/widen.h"
 #include "csrc/graph/captured.h"
-#include "csrc/runtime/trace.h"
+#include "csrc/runtime/operator_names.h"
 
 // One kernel for every operator that a CPU kernel exists for. It works on the
 // boxed form of the arguments, so it needs no signature: see what each value

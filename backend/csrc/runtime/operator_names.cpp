@@ -1,4 +1,4 @@
-#include "csrc/runtime/trace.h"
+#include "csrc/runtime/operator_names.h"
 
 #include <atomic>
 #include <mutex>
@@ -11,7 +11,7 @@ namespace openreg {
 
 constinit thread_local const Call* LoopOf::current = nullptr;
 
-// [trace-operator] A trace keeps names, so an operator may be gone by then.
+// [operator-names-op] A trace keeps names, so an operator may be gone by then.
 const char* name_of(const c10::OperatorHandle& op) {
   const std::atomic_ref listeners(orTraceSubscribers);
   if (listeners.load(std::memory_order_relaxed) == 0) [[likely]] {
@@ -22,6 +22,6 @@ const char* name_of(const c10::OperatorHandle& op) {
   const std::lock_guard lock(mutex);
   return names->insert(c10::toString(op.operator_name())).first->c_str();
 }
-// [/trace-operator]
+// [/operator-names-op]
 
 }  // namespace openreg

@@ -36,7 +36,7 @@ constexpr std::string_view short_name(
     letters<Op>.data() + sizeof("aten::") - 1,
     letters<Op>.size() - sizeof("aten::"));
 
-// [trace-loop] The call whose loop this thread runs, or NULL.
+// [operator-names-loop] The call whose loop this thread runs, or NULL.
 // One loop serves several operators, and PyTorch does not tell it which.
 struct LoopOf {
   explicit LoopOf(const Call& call) : outer(std::exchange(current, &call)) {}
@@ -47,6 +47,6 @@ struct LoopOf {
   static constinit thread_local const Call* current
       __attribute__((tls_model("initial-exec")));
 };
-// [/trace-loop]
+// [/operator-names-loop]
 
 }  // namespace openreg
