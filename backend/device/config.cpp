@@ -44,7 +44,7 @@ bool parse_bytes(std::string_view text, size_t most, size_t* bytes) {
 
 }  // namespace
 
-// [dev-read-config] Each variable is read here and nowhere else.
+// [dev-read-config] Each variable of the devices is read here alone.
 Config read_config() {
   Config config;
   config.page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

@@ -21,7 +21,7 @@ struct Node {
   std::vector<size_t> after;  // the nodes that it depends on
 };
 
-uint64_t next_capture_number() {
+static uint64_t next_capture_number() {
   static std::atomic<uint64_t> last{0};
   return ++last;
 }

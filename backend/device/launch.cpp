@@ -7,8 +7,6 @@
 
 namespace emulator {
 
-std::atomic<Launch> launch_mode{Launch::kAuto};
-
 namespace {
 
 // What a kernel that this thread has just run said about its failure.

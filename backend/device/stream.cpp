@@ -8,6 +8,7 @@
 
 namespace emulator {
 
+std::atomic<Launch> launch_mode{Launch::kAuto};
 constinit thread_local ThreadState this_thread{};
 
 uint64_t next_thread_number() {
