@@ -22,6 +22,8 @@ from statistics import median
 from typing import Any
 
 import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from torch_openreg import openreg
 
@@ -385,6 +387,7 @@ def collect() -> dict[str, Any]:
         "overlap": ask("overlap", COLUMNS["async"]),
         "graphs": ask("graphs", COLUMNS["auto"]),
         "compiled": ask("compiled", COLUMNS["auto"]),
+        "loaders": ask("loaders", COLUMNS["auto"]),
         "memory": ask("memory", COLUMNS["auto"]),
         "profile": ask("profile", COLUMNS["auto"] | {"KINETO_LOG_LEVEL": "5"}),
         "import": import_times(),
@@ -427,9 +430,8 @@ def show(figures: dict[str, Any]) -> None:
     for name, (together, in_order) in figures["overlap"].items():
         print(f"{name:34}{together:8.1f}{in_order:8.1f}")
     print("\ngraphs: launched from Python, and replayed; torch.compile")
-    for name, (first, second) in (
-        figures["graphs"] | figures["compiled"]
-    ).items():
+    pairs = figures["graphs"] | figures["compiled"] | figures["loaders"]
+    for name, (first, second) in pairs.items():
         ratio = first / second
         print(f"{name:40}{first:10.2f}{second:13.2f} ({ratio:6.2f})")
     cpu, device = figures["memory"]
@@ -529,6 +531,42 @@ def compiled() -> dict[str, tuple[float, float]]:
     return found
 
 
+def loaders() -> dict[str, tuple[float, float]]:
+    """An epoch on the CPU, and on the device with and without a copy ahead."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+    from prefetch import Prefetch
+
+    data = TensorDataset(torch.rand(1024, 256), torch.randint(10, (1024,)))
+    plain = DataLoader(data, 64)
+    pinned = DataLoader(data, 64, pin_memory=True)
+
+    def epoch(device: str, batches: Any) -> Call:
+        model = nn.Sequential(
+            nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)
+        )
+        model.to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+        def run() -> None:
+            for x, y in batches:
+                x, y = (t.to(device, non_blocking=True) for t in (x, y))
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+
+        return run
+
+    cpu = epoch("cpu", plain)
+    ways = {"plain": plain, "pinned": pinned, "one ahead": Prefetch(pinned)}
+    with torch.autograd.set_multithreading_enabled(False):
+        return {
+            f"an epoch, {name}: CPU, device": compare(
+                cpu, epoch("openreg", way)
+            )
+            for name, way in ways.items()
+        }
+
+
 # Where `backward` runs its kernels.
 BACKWARD = {
     "autograd's thread": ("steps", "auto"),
@@ -543,6 +581,7 @@ PARTS: dict[str, Callable[[], object]] = {
     "overlap": overlap,
     "graphs": graphs,
     "compiled": compiled,
+    "loaders": loaders,
     "ways": ways,
     "profile": profiling,
     "memory": lambda: [memory_peak("cpu"), memory_peak("openreg")],
