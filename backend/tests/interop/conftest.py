@@ -14,6 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+# The wheel of torchvision on PyPI is built for PyTorch's CUDA build. Elsewhere
+# its own operators are missing, and its Python asks for the names of two.
+if not torch.backends.cuda.is_built():
+    for _name in ("nms", "qnms"):
+        torch.library.define(
+            f"torchvision::{_name}", "(Tensor a, Tensor b, float c) -> Tensor"
+        )
 
 ROWS = Path(__file__).parents[3] / "book" / "rows" / "interop.toml"
 # What stands before the first row is not a run's.
