@@ -16,6 +16,7 @@ from torch_openreg.openreg import fallback
 
 # PyTorch has deprecated its quantization and quantized tensors (torch 2.13).
 pytestmark = [
+    pytest.mark.one_mode,
     pytest.mark.filterwarnings(
         "ignore:torch.ao.quantization:DeprecationWarning"
     ),
@@ -181,3 +182,4 @@ def test_the_examples_quantizer_is_exact_in_its_integers():
     torch.testing.assert_close(layer(x), linear(x), rtol=0.05, atol=0.05)
     zero = torch.zeros(1, 32, device="openreg")
     torch.testing.assert_close(layer(zero)[0], linear.bias)
+    quantizer.main()
