@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +26,7 @@ pytestmark = [
 ]
 
 ENGINE = "fbgemm"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def make(device: str) -> nn.Sequential:
@@ -165,21 +166,20 @@ def test_a_product_of_float8_has_the_scales():
 
 
 def test_the_examples_quantizer_is_exact_in_its_integers():
-    folder = str(Path(__file__).parents[1] / "examples")
-    sys.path.insert(0, folder)
-    try:
-        import quantizer
-    finally:
-        sys.path.remove(folder)
+    example = runpy.run_path(str(EXAMPLES / "quantizer.py"))
     torch.manual_seed(0)
     linear = nn.Linear(32, 8).to("openreg")
-    layer = quantizer.Int8Linear(linear)
+    layer = example["Int8Linear"](linear)
     x = torch.randn(2, 3, 32, device="openreg")
-    x_codes, x_scales = quantizer.quantize_rows(x.flatten(0, 1))
+    x_codes, x_scales = example["quantize_rows"](x.flatten(0, 1))
     expected = (x_codes * x_scales) @ (layer.codes * layer.scales.T).T
     expected = (expected + linear.bias).view(2, 3, 8)
     torch.testing.assert_close(layer(x), expected)
     torch.testing.assert_close(layer(x), linear(x), rtol=0.05, atol=0.05)
     zero = torch.zeros(1, 32, device="openreg")
     torch.testing.assert_close(layer(zero)[0], linear.bias)
-    quantizer.main()
+
+
+def test_the_examples_program_asserts_how_far_it_is_off(capsys):
+    runpy.run_path(str(EXAMPLES / "quantizer.py"), run_name="__main__")
+    assert "3.9 times smaller" in capsys.readouterr().out
