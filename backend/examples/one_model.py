@@ -111,11 +111,9 @@ def amp() -> nn.Module:
 
 # [py-one-model-compiled] Both passes as kernels that Inductor writes.
 def compiled() -> nn.Module:
-    def loss_of(images: Tensor, labels: Tensor) -> Tensor:
-        return F.cross_entropy(model(images), labels)
-
     model = make()
-    train(model, torch.compile(loss_of))
+    fast = torch.compile(model)
+    train(model, lambda images, labels: F.cross_entropy(fast(images), labels))
     return model
 
 
