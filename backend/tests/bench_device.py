@@ -497,6 +497,20 @@ def graphs() -> dict[str, tuple[float, float]]:
     return found
 
 
+def without_kernels() -> Any:
+    """A compiler of graphs that only hand on their input.
+
+    What is left is what Dynamo and AOTAutograd cost, whatever compiles.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch._aot_autograd.utils import make_boxed_func
+
+    def compile_graph(module: torch.fx.GraphModule, inputs: object) -> Any:
+        return make_boxed_func(lambda *xs: xs[-1:])
+
+    return aot_autograd(fw_compiler=compile_graph)
+
+
 def compiled() -> dict[str, tuple[float, float]]:
     """Compiled on the CPU and the device; on the device alone, two ways."""
 
@@ -512,6 +526,7 @@ def compiled() -> dict[str, tuple[float, float]]:
     torch.manual_seed(0)
     found = {}
     fused = torch.compile(chain)
+    nothing = torch.compile(chain, backend=without_kernels())
     for elements in (1000, MILLION):
         x = torch.rand(elements)
         cpu, device = (partial(fused, x.to(place)) for place in BOTH)
@@ -519,15 +534,22 @@ def compiled() -> dict[str, tuple[float, float]]:
         eager = partial(chain, x.to("openreg"))
         found[f"{name}: CPU, device"] = compare(cpu, device)
         found[f"{name}: eager, compiled"] = compare(eager, device)
+        found[f"{name}: eager, nothing"] = compare(
+            eager, partial(nothing, x.to("openreg"))
+        )
     few = torch.rand(16, 16, device="openreg") / 16
     plain = partial(torch.compile(products), few)
     replayed = torch.compile(products, mode="reduce-overhead")
     found["20 mm, 16: compiled, reduce-overhead"] = compare(
         plain, partial(replayed, few)
     )
-    with torch.autograd.set_multithreading_enabled(False):
-        steps = [train_step(device, "MLP", compiled=True) for device in BOTH]
-        found["MLP train step: CPU, device"] = compare(*steps)
+    for threads in (False, True):
+        where = "autograd's" if threads else "calling"
+        with torch.autograd.set_multithreading_enabled(threads):
+            steps = [train_step(at, "MLP", compiled=True) for at in BOTH]
+            found[f"MLP train step, {where} thread: CPU, device"] = compare(
+                *steps
+            )
     return found
 
 

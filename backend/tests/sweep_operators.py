@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 import _operators
+import sweep_compiled
 import sweep_ends
 import torch_openreg
 import torch_openreg._C
@@ -59,7 +60,8 @@ def build_key(samples: int) -> str:
     libraries = Path(torch_openreg._C.__file__).parent
     files = [*package.rglob("*.py"), *libraries.rglob("*.so")]
     text = hashlib.sha256(f"{torch.__version__} {samples}".encode())
-    for file in [*sorted(files), Path(_operators.__file__)]:
+    asks = Path(_operators.__file__), Path(sweep_compiled.__file__)
+    for file in [*sorted(files), *asks]:
         text.update(file.read_bytes())
     return text.hexdigest()[:16]
 
@@ -79,8 +81,10 @@ def work(samples: int) -> None:
     torch.set_num_threads(1)
     for line in sys.stdin:
         question = Question(*json.loads(line))
+        compiled = question.kind in sweep_compiled.KINDS
+        check = (sweep_compiled if compiled else _operators).check
         try:
-            calls, faults = _operators.check(*question, samples)
+            calls, faults = check(*question, samples)
         except Exception as error:
             calls, faults = 0, [f"not asked: {error!r}"[:300]]
         answer = {"question": question, "calls": calls, "faults": faults[:8]}
@@ -198,7 +202,11 @@ def parse() -> argparse.Namespace:
         "--dtype", nargs="+", choices=DTYPES, default=DTYPES, metavar="DTYPE"
     )
     parser.add_argument(
-        "--kind", nargs="+", choices=KINDS, default=KINDS, metavar="KIND"
+        "--kind",
+        nargs="+",
+        choices=KINDS + sweep_compiled.KINDS,
+        default=KINDS,
+        metavar="KIND",
     )
     parser.add_argument("--samples", type=int, default=ALL, help="at most")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
@@ -206,7 +214,16 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--ends", action="store_true", help="look for ends of the process"
     )
+    parser.add_argument(
+        "--compiled", action="store_true", help="by torch.compile, and eager"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="keep the counts of --compiled"
+    )
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
+    if "--compiled" in sys.argv:
+        kinds, dtypes = sweep_compiled.KINDS, sweep_compiled.DTYPES
+        parser.set_defaults(kind=kinds, dtype=dtypes, samples=1)
     return parser.parse_args()
 
 
@@ -228,6 +245,8 @@ def main() -> int:
     collect(missing, file, arguments)
     answers = read(file)
     asked = {question: answers[question] for question in wanted}
+    if arguments.compiled:
+        return min(sweep_compiled.report(asked, arguments.record), 1)
     return min(report(asked, whole=arguments.samples == ALL), 1)
 
 

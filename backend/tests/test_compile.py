@@ -3,22 +3,29 @@
 import copy
 import ctypes
 import os
+import random
+import runpy
 import struct
 from collections.abc import Callable, Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+import _fresh
 from torch_openreg import _C
 from torch_openreg.openreg.testing import Gate, trace
 
 aten = torch.ops.aten
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -232,6 +239,30 @@ def test_a_compiled_training_step_trains():
     assert losses[0][-1] < losses[0][0] / 2
 
 
+def test_elements_and_reductions_of_other_shapes_share_a_graph():
+    def normalized(x: Tensor) -> Tensor:
+        rows = x.view(-1, 8)
+        scale = torch.rsqrt(rows.square().mean(-1, keepdim=True) + 1e-6)
+        return ((rows * scale).view(x.shape) * 2 + x).relu()
+
+    x = torch.randn(4, 32, device="openreg")
+    assert torch._inductor.config.loop_reindexing_after_fusion
+    compiled = torch.compile(normalized, fullgraph=True)
+    torch.testing.assert_close(compiled(x), normalized(x))
+
+
+def test_a_result_is_allocated_as_asked():
+    made = _C._empty_strided((2, 3), (1, 2), torch.bfloat16, 1)
+    assert made.shape == (2, 3)
+    assert made.stride() == (1, 2)
+    assert made.dtype == torch.bfloat16
+    assert made.device == torch.device("openreg:1")
+    with pytest.raises(RuntimeError, match="cast Python instance of type"):
+        _C._empty_strided((2, "3"), (1, 2), torch.bfloat16, 1)
+    with pytest.raises(RuntimeError, match="device index is out of range"):
+        _C._empty_strided((2,), (1,), torch.bool, 7)
+
+
 def test_shapes_may_change():
     compiled = torch.compile(
         lambda x: (x * x.shape[0]).sum(0), dynamic=True, fullgraph=True
@@ -307,7 +338,7 @@ def test_a_number_that_the_host_reads_is_an_argument_of_a_kernel():
 
 @pytest.mark.proves("messages.expects-all-tensors-on-one")
 def test_a_kernel_refuses_tensors_that_it_cannot_reach():
-    kernel = _C._CompiledKernel("never_launched", 0)
+    kernel = _C._compiled_kernel("never_launched", 0)
     says = "expects all tensors on one openreg device"
     with pytest.raises(RuntimeError, match=says):
         kernel(torch.ones(2))
@@ -329,6 +360,97 @@ def test_a_graph_in_cpp_alone_is_refused():
         compiled = torch.compile(lambda x: x + 1)
         with pytest.raises(Exception, match="a compiled graph here is Python"):
             compiled(torch.ones(1, device="openreg"))
+
+
+@pytest.mark.proves("messages.a-compiled-graph-here-is-python")
+@pytest.mark.filterwarnings("ignore:.*LeafSpec")  # torch.export's own
+def test_aot_inductor_is_refused(tmp_path):
+    net, x = nn.ReLU(), torch.ones(1, device="openreg")
+    with pytest.raises(Exception, match="a compiled graph here is Python"):
+        torch._inductor.aoti_compile_and_package(
+            torch.export.export(net, (x,)),
+            package_path=str(tmp_path / "net.pt2"),
+        )
+
+
+def test_flex_attention_is_refused_by_name():
+    x = torch.ones(1, 1, 16, 16, device="openreg")
+    with pytest.raises(ValueError, match="Found input tensors on openreg"):
+        torch.compile(flex_attention)(x, x, x)
+
+
+def test_max_autotune_computes_as_eager_mode_does():
+    net = nn.Linear(3, 4).to("openreg")
+    x = torch.randn(2, 3, device="openreg")
+    tuned = torch.compile(net, mode="max-autotune", fullgraph=True)
+    torch.testing.assert_close(tuned(x), net(x))
+
+
+def test_the_graph_of_autograd_is_compiled_as_well():
+    weight = torch.ones(3, device="openreg", requires_grad=True)
+    x = torch.randn(2, 3, device="openreg")
+
+    def step(x: Tensor) -> None:
+        (x * weight).sin().sum().backward()
+
+    step(x)
+    expected, weight.grad = weight.grad, None
+    counters.clear()
+    with torch._dynamo.config.patch(compiled_autograd=True):
+        torch.compile(step)(x)
+    assert counters["compiled_autograd"]["captures"] == 1
+    torch.testing.assert_close(weight.grad, expected)
+
+
+CACHED = """
+import sys, torch
+from torch._dynamo.utils import counters
+from torch_openreg.inductor import config
+
+factor, x = float(sys.argv[1]), torch.ones(2, device="openreg")
+for config.version in (config.version, "newer"):
+    torch._dynamo.reset()
+    counters.clear()
+    made = torch.compile(lambda x: x * factor + x)(x)
+    assert made.allclose(torch.full_like(made, factor + 1))
+    print(sum(
+        counters[of][kind + "_cache_hit"]
+        for of, kind in (("inductor", "fxgraph"), ("aot_autograd", "autograd"))
+    ))
+"""
+
+
+@pytest.mark.one_mode
+@pytest.mark.proves("compile-caches")
+def test_another_process_finds_what_this_backend_compiled():
+    factor = str(random.random())  # compiled by nobody before
+    caches = {
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+    }
+    first, second = (
+        _fresh.prints(CACHED, factor, **caches).split() for _ in range(2)
+    )
+    assert first == ["0", "0"]
+    assert second == ["2", "2"]  # of the graph, and of both passes
+
+
+@pytest.mark.proves("compile-own")
+def test_a_compiler_of_ones_own_compiles_both_passes(capsys):
+    example = runpy.run_path(str(EXAMPLES / "own_compiler.py"))
+    example["main"]()
+    assert capsys.readouterr().out == "True\n10 -> 2\n"
+    net = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 1))
+    net = net.to("openreg")
+    x = torch.randn(5, 3, device="openreg", requires_grad=True)
+    wanted = [x, *net.parameters()]
+    losses = [
+        model(x).exp().view(-1).square().mean()
+        for model in (torch.compile(net, backend="own"), net)
+    ]
+    grads = [torch.autograd.grad(loss, wanted) for loss in losses]
+    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(*grads)
 
 
 def reduce_overhead(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -418,7 +540,7 @@ def test_a_kernel_gets_its_arguments_as_words():
         seen.extend(words[:3])
 
     entry = ctypes.cast(kernel, ctypes.c_void_p).value
-    launch = _C._CompiledKernel("openreg_words", entry)
+    launch = _C._compiled_kernel("openreg_words", entry)
     launch(torch.ones(1, device="openreg"), 7, 2.5)
     torch.accelerator.synchronize()
     assert seen[1] == 7

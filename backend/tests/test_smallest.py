@@ -57,7 +57,21 @@ def random(device):
     torch.manual_seed(7)
     return torch.rand(5, device=device)
 
+def compiled(device, backend):
+    x = t(device, 2, 3).requires_grad_()
+    forward = torch.compile(
+        lambda x: (x.exp() @ x.t()).sum(), backend=backend, fullgraph=True)
+    forward(x).backward()
+    return x.grad
+
+def exported(device):
+    x = t(device, 2, 3)
+    return torch.export.export(torch.nn.Softmax(0), (x,)).module()(x + 1)
+
 WORK = {
+    "compiled, eager": lambda d: compiled(d, "eager"),
+    "compiled, aot_eager": lambda d: compiled(d, "aot_eager"),
+    "exported": exported,
     "view": lambda d: write(d, lambda x: x.view(2, 8)[0].zero_()),
     "slice": lambda d: write(d, lambda x: x[1:, ::2].fill_(3)),
     "transpose": lambda d: write(d, lambda x: x.t().copy_(t("cpu", 4, 4))),
@@ -124,6 +138,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.proves("compile-any")
 def test_the_smallest_backend_computes_what_the_cpu_does() -> None:
     printed = _fresh.prints(PROGRAM, **ALONE, **counting())
     assert json.loads(printed.splitlines()[-1]) == {

@@ -1,5 +1,6 @@
 """The bindings, as type checkers see them. Private to this package."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,10 +38,14 @@ def _stream_wait_value(
     device: int, stream_id: int, flag: torch.Tensor, value: int
 ) -> None: ...
 def _sleep(device: int, milliseconds: int) -> None: ...
-
-class _CompiledKernel:
-    def __init__(self, name: str, function: int) -> None: ...
-    def __call__(self, *args: torch.Tensor | int | float) -> None: ...
+def _compiled_kernel(name: str, function: int) -> Callable[..., None]: ...
+def _empty_strided(
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    dtype: torch.dtype,
+    device: int,
+    /,
+) -> torch.Tensor: ...
 
 class _Trace: ...
 

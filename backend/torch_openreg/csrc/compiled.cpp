@@ -8,11 +8,15 @@
 #include <unordered_set>
 #include <vector>
 
+#include <ATen/EmptyTensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "csrc/aten/core/copy_elements.h"
 #include "csrc/runtime/address.h"
+#include "csrc/runtime/allocator.h"
 #include "csrc/runtime/launch.h"
 #include "torch_openreg/csrc/bindings.h"
 
@@ -22,6 +26,14 @@ namespace openreg {
 namespace {
 
 namespace py = pybind11;
+
+// What Python calls with an array of arguments.
+using Method = PyObject* (*)(PyObject* self, PyObject* const* args, Py_ssize_t);
+
+PyMethodDef as_method(const char* name, Method function) {
+  const auto any = reinterpret_cast<void (*)()>(function);
+  return {name, reinterpret_cast<PyCFunction>(any), METH_FASTCALL, nullptr};
+}
 
 // A launch needs a name that stays readable, and may outlive its kernel.
 const char* keep_name(const std::string& name) {
@@ -88,45 +100,80 @@ void Arguments::add(const at::Tensor& tensor, const char* kernel) {
 // [/compiled-tensor]
 
 // [compiled-kernel] A function that Inductor compiled, launched like any other.
-class CompiledKernel {
- public:
-  using Function = void (*)(const int64_t* words);
-
-  CompiledKernel(const std::string& name, uintptr_t function)
-      : name_(keep_name(name)),
-        function_(reinterpret_cast<Function>(function)) {}
-
-  void operator()(const py::args& args) const {
-    Arguments arguments(args.size());
-    for (const py::handle arg : args) {
-      arguments.add(arg, name_);
-    }
-    const Call call(arguments.device, name_);
-    const py::gil_scoped_release release;
-    launch(
-        call,
-        Runs::kQueued,
-        [function = function_, arguments = std::move(arguments)] {
-          function(arguments.words.data());
-        });
-  }
-
- private:
-  const char* name_;
-  Function function_;
+struct Kernel {
+  const char* name;
+  void (*function)(const int64_t* words);
 };
+
+// Python calls it without a tuple of the arguments, and without pybind11.
+PyObject* launch_kernel(
+    PyObject* self, PyObject* const* args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  const auto* const kernel =
+      static_cast<const Kernel*>(PyCapsule_GetPointer(self, nullptr));
+  Arguments arguments(count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    arguments.add(args[i], kernel->name);
+  }
+  launch(
+      Call(arguments.device, kernel->name),
+      Runs::kQueued,
+      [function = kernel->function, arguments = std::move(arguments)] {
+        function(arguments.words.data());
+      });
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+py::object make_kernel(const std::string& name, uintptr_t function) {
+  static PyMethodDef method = as_method("compiled_kernel", &launch_kernel);
+  const py::capsule kernel(
+      new Kernel{
+          keep_name(name),
+          reinterpret_cast<decltype(Kernel::function)>(function)},
+      [](void* kernel) { delete static_cast<Kernel*>(kernel); });
+  return py::reinterpret_steal<py::object>(
+      PyCFunction_New(&method, kernel.ptr()));
+}
 // [/compiled-kernel]
+
+// [compiled-empty] A result's memory, by a shorter way than torch.empty_strided.
+c10::SmallVector<int64_t, 8> to_sizes(py::handle tuple) {
+  c10::SmallVector<int64_t, 8> sizes;
+  for (const py::handle size : tuple.cast<py::tuple>()) {
+    sizes.push_back(size.cast<int64_t>());
+  }
+  return sizes;
+}
+
+PyObject* empty_strided(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  TORCH_INTERNAL_ASSERT(count == 4 && THPDtype_Check(args[2]));
+  const auto device = to_index(py::handle(args[3]).cast<int64_t>());
+  const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
+  return THPVariable_Wrap(
+      at::Tensor(
+          at::detail::empty_strided_generic(
+              to_sizes(args[0]),
+              to_sizes(args[1]),
+              device_allocator(),
+              c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+              reinterpret_cast<THPDtype*>(args[2])->scalar_type)));
+  END_HANDLE_TH_ERRORS
+}
+// [/compiled-empty]
 
 }  // namespace
 
 void bind_compiled(py::module_& m) {
-  py::class_<CompiledKernel>(m, "_CompiledKernel")
-      .def(
-          py::init<const std::string&, uintptr_t>(),
-          py::arg("name"),
-          py::arg("function"))
-      .def(
-          "__call__", torch::wrap_pybind_function(&CompiledKernel::operator()));
+  m.def(
+      "_compiled_kernel",
+      torch::wrap_pybind_function(&make_kernel),
+      py::arg("name"),
+      py::arg("function"));
+  static PyMethodDef methods[] = {
+      as_method("_empty_strided", &empty_strided), PyMethodDef{}};
+  PyModule_AddFunctions(m.ptr(), methods);
 }
 
 }  // namespace openreg

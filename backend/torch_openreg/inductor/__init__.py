@@ -41,6 +41,4 @@ register_backend_for_device(
 )
 if inductor_config.cudagraph_policy is None:  # by the user
     inductor_config.cudagraph_policy = GraphPolicy()
-# A step of Inductor that expects Triton's loops wherever it is not on a CPU.
-inductor_config.loop_reindexing_after_fusion = False
 # [/py-inductor-register]

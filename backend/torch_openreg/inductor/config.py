@@ -6,10 +6,15 @@ import sys
 
 from torch.utils._config_module import install_config_module
 
+from torch_openreg import _C
+
 
 # [py-config-version] A cached graph holds code of the files beside this one.
+# It calls functions of the bindings, so it is of their build, too.
 def _version() -> str:
-    files = sorted(pathlib.Path(__file__).parent.glob("*.py"))
+    here = pathlib.Path(__file__).parent
+    bindings = pathlib.Path(_C.__file__).parent / "lib/libtorch_bindings.so"
+    files = [*sorted(here.glob("*.py")), bindings]
     code = b"".join(file.read_bytes() for file in files)
     return hashlib.sha256(code).hexdigest()
 

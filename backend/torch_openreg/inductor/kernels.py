@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads
@@ -25,15 +26,15 @@ class _Cache(CppPythonBindingsCodeCache):
 # [py-kernels-compile] From source to what the Python of a graph calls.
 def compile_kernel(
     async_compile: AsyncCompile, name: str, source: str
-) -> LambdaFuture | _C._CompiledKernel:
+) -> LambdaFuture | Callable[..., None]:
     """Compiles `source`, at the same time as the graph's other kernels."""
     at_once = get_compile_threads() <= 1
     submit = None if at_once else async_compile.submit
     load = _Cache.load_async(source, submit_fn=submit)
 
-    def make() -> _C._CompiledKernel:
+    def make() -> Callable[..., None]:
         entry = ctypes.cast(load().openreg_kernel, ctypes.c_void_p).value
-        return _C._CompiledKernel(name, entry or 0)
+        return _C._compiled_kernel(name, entry or 0)
 
     return make() if at_once else LambdaFuture(make)
 

@@ -42,7 +42,21 @@ def _as_cpu() -> Any:
     return config.patch(cuda_backend="cpp")
 
 
+class _Loops(tuple[Any, ...]):
+    """The sizes of nested loops, where Triton has one number of elements.
+
+    Inductor multiplies two of those to see whether the loops of one kernel can
+    be written as another's. No loop has the number that it gets here.
+    """
+
+    def __mul__(self, other: object) -> int:  # type: ignore[override]
+        return -1
+
+
 class Scheduling(CppScheduling):
+    def group_fn(self, sizes: Any) -> tuple[tuple[Any, ...], ...]:
+        return tuple(map(_Loops, super().group_fn(sizes)))
+
     def codegen_node(self, node: Any) -> None:
         with _as_cpu():
             super().codegen_node(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -10,6 +11,11 @@ from torch._inductor.codegen.common import DeviceOpOverrides
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.stream_utils import get_stream_name
 from torch._inductor.virtualized import V
+
+# A line in which torch.empty_strided allocates on whatever device is current.
+_ALLOCATION = re.compile(
+    r"= empty_strided\((.*)device='openreg', dtype=([\w.]+)\)"
+)
 
 
 # [py-wrapper-overrides] Lines of Python that Inductor writes for any device.
@@ -58,6 +64,7 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
             from torch._dynamo.graph_bytecode_inputs import (
                 get_external_object_by_index,
             )
+            from torch_openreg._C import _empty_strided
             from torch_openreg.inductor.kernels import compile_kernel
         """)
 
@@ -74,7 +81,7 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
         self, name: str, device: torch.device, *args: Any, **kwargs: Any
     ) -> str:
         line: str = super().make_allocation(name, device, *args, **kwargs)
-        return line.replace("device='openreg'", f"device='{device}'")
+        return _ALLOCATION.sub(rf"= _empty_strided(\1\2, {device.index})", line)
 
     def codegen_cuda_stream_enter(self, stream_idx: int) -> Any:
         if not self.has_streams:  # which a device guard would have named
