@@ -7,13 +7,10 @@ compiled code gets wrong, too, is PyTorch's.
 
 from __future__ import annotations
 
-import datetime
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -33,9 +30,9 @@ from _operators import (
 from operators_known import Question, unexplained
 
 ENTRIES_OF = "torch.testing._internal.common_methods_invocations"
-RECORD = Path(__file__).parents[2] / "book" / "rows" / "compile.json"
 KINDS = ["compiled", "compiled-dynamic"]
 DTYPES = ["float32", "bfloat16", "int64"]
+ENDS = ["equal", "wrong", "as on the CPU"]
 # How the fault of an answer begins that the CPU gives, too.
 CPU_TOO = "the CPU's, too: "
 
@@ -112,38 +109,19 @@ def check(
     return asked, list(dict.fromkeys(found))
 
 
-def count(answers: Mapping[Question, Mapping[str, Any]]) -> dict[str, Any]:
-    """How the answers came out, for the book."""
+def report(answers: Mapping[Question, Mapping[str, Any]]) -> int:
+    """Prints what was found; returns the number of wrong answers."""
     ends: Counter[tuple[str, str]] = Counter()
-    named: dict[str, list[str]] = {"wrong": [], "as on the CPU": []}
     for question, answer in answers.items():
         faults = unexplained(question, answer["faults"])
         end = "equal"
         if faults:
             too = all(fault.startswith(CPU_TOO) for fault in faults)
             end = "as on the CPU" if too else "wrong"
-            named[end].append(" ".join(question))
-        shapes = " dynamic" * question.kind.endswith("dynamic")
-        ends[question.dtype + shapes, end] += 1
-    return {
-        "date": datetime.date.today().isoformat(),
-        "torch": torch.__version__.partition("+")[0],
-        "counts": {
-            row: {end: ends[row, end] for end in ("equal", *named)}
-            for row in dict.fromkeys(row for row, _ in ends)
-        },
-        **{end: sorted(names) for end, names in named.items()},
-    }
-
-
-def report(answers: Mapping[Question, Mapping[str, Any]], keep: bool) -> int:
-    """Prints what was found; returns the number of wrong answers."""
-    found = count(answers)
-    for question, answer in answers.items():
+        shapes = ", dynamic shapes" * question.kind.endswith("dynamic")
+        ends[f"{question.dtype}{shapes}", end] += 1
         for fault in answer["faults"]:
             print(" ".join(question), fault, sep=": ")
-    for row, ends in found["counts"].items():
-        print(f"{row:20}", *(f"{n:5} {end}" for end, n in ends.items()))
-    if keep:
-        RECORD.write_text(json.dumps(found, indent=1) + "\n")
-    return len(found["wrong"])
+    for row in dict.fromkeys(row for row, _ in ends):
+        print(row, *(f"{ends[row, end]:5} {end}" for end in ENDS))
+    return sum(n for (_, end), n in ends.items() if end == "wrong")

@@ -217,9 +217,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--compiled", action="store_true", help="by torch.compile, and eager"
     )
-    parser.add_argument(
-        "--record", action="store_true", help="keep the counts of --compiled"
-    )
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     if "--compiled" in sys.argv:
         kinds, dtypes = sweep_compiled.KINDS, sweep_compiled.DTYPES
@@ -246,7 +243,7 @@ def main() -> int:
     answers = read(file)
     asked = {question: answers[question] for question in wanted}
     if arguments.compiled:
-        return min(sweep_compiled.report(asked, arguments.record), 1)
+        return min(sweep_compiled.report(asked), 1)
     return min(report(asked, whole=arguments.samples == ALL), 1)
 
 

@@ -1,0 +1,57 @@
+"""PyTorch's operator database, compiled: one entry in forty.
+
+`nox -s ops -- --compiled` asks all of it; sweep_compiled.py is its program.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import sweep_compiled
+from _operators import ENTRIES, applies
+from operators_known import Question
+
+pytestmark = pytest.mark.one_mode
+
+NAMES = [
+    n for n, op in ENTRIES.items() if applies(op, torch.float32, "compiled")
+]
+
+
+@pytest.mark.proves("compile-database")
+@pytest.mark.parametrize("name", NAMES[::40])
+def test_the_first_sample_comes_out_as_in_eager_mode(name):
+    assert sweep_compiled.check(name, "float32", "compiled", 1) == (1, [])
+
+
+def test_the_comparison_finds_what_only_compiled_code_gets_wrong():
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            return x.half().t()
+        return x.t().contiguous()
+
+    x = torch.arange(6.0).reshape(2, 3)
+    found = list(sweep_compiled.faults(wrong, x, "openreg", False, True))
+    assert "result 0: dtype: torch.float16, not torch.float32" in found
+    assert any("('openreg', (1, 3))" in fault for fault in found)
+    assert not list(sweep_compiled.faults(torch.t, x, "openreg", False, True))
+
+
+def test_what_the_cpu_gets_wrong_too_is_counted_apart(capsys):
+    faults = {
+        "sin": [],
+        "cos": ["result 0: value: 1"],
+        "tan": [sweep_compiled.CPU_TOO + "result 0: value: 1"],
+    }
+    answers = {
+        Question(name, "int64", "compiled-dynamic"): {"faults": found}
+        for name, found in faults.items()
+    }
+    assert sweep_compiled.report(answers) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "cos int64 compiled-dynamic: result 0: value: 1"
+    row = "int64, dynamic shapes"
+    assert printed[-1].split() == (
+        f"{row} 1 equal 1 wrong 1 as on the CPU".split()
+    )
