@@ -427,6 +427,7 @@ def test_another_process_finds_what_this_backend_compiled():
     caches = {
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "1",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
     }
     first, second = (
         _fresh.prints(CACHED, factor, **caches).split() for _ in range(2)
