@@ -94,7 +94,7 @@ void check_uses(Capture& capture) {
 // [/capture-use]
 
 // [capture-state] Also a generator's state is no operator's business.
-static void check_no_capture(c10::DeviceIndex device) {
+static void refuse_state_access(c10::DeviceIndex device) {
   TORCH_CHECK(
       capture_of(current_stream(device)) == nullptr,
       "openreg: the seed and the state of a generator of device ",
@@ -106,7 +106,7 @@ static void check_no_capture(c10::DeviceIndex device) {
 // [/capture-state]
 
 // The copy that parts a lazy clone is due once.
-static void check_parting(c10::DeviceIndex device) {
+static void refuse_parting(c10::DeviceIndex device) {
   TORCH_CHECK(
       capture_of(current_stream(device)) == nullptr,
       "openreg: the first write to a lazy clone makes a copy, which a replay "
@@ -115,8 +115,8 @@ static void check_parting(c10::DeviceIndex device) {
 
 [[maybe_unused]] static const bool listens = [] {
   note_use = &note_in_capture;
-  note_state = &check_no_capture;
-  note_parting = &check_parting;
+  before_state_access = &refuse_state_access;
+  before_parting = &refuse_parting;
   return true;
 }();
 

@@ -26,10 +26,10 @@ namespace {
 
 struct DirectAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
-    return pool_data_ptr(current_device(), bytes);
+    return device_data_ptr(current_device(), bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override {
-    return &pool_free;
+    return &device_free;
   }
   void copy_data(void* dst, const void* src, size_t count) const override {
     const orStream_t stream = current_stream(device_of(dst));
@@ -88,7 +88,7 @@ c10::DeviceAllocator* device_allocator() {
 }
 
 // [allocator-direct] Each tensor's memory comes from the device and goes back there.
-void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
+void* device_allocate(c10::DeviceIndex device, size_t bytes) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   void* address = nullptr;
@@ -102,7 +102,7 @@ void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
   return address;
 }
 
-void pool_free(void* address) noexcept {
+void device_free(void* address) noexcept {
   if (without_interpreter_lock([&] { return orFree(address); }) != orSuccess) {
     // A destructor cannot raise, but a mistake of ours must not pass unseen.
     std::fprintf(
@@ -113,9 +113,10 @@ void pool_free(void* address) noexcept {
   }
 }
 
-c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
-  void* const address = pool_allocate(device, bytes);
-  return {address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
+c10::DataPtr device_data_ptr(c10::DeviceIndex device, size_t bytes) {
+  void* const address = device_allocate(device, bytes);
+  return {
+      address, address, &device_free, c10::Device(c10::kPrivateUse1, device)};
 }
 // [/allocator-direct]
 

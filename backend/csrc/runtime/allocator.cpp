@@ -177,10 +177,10 @@ Stats to_device_stats(const PoolStats& from) {
 struct PoolAllocator final : c10::DeviceAllocator {
   // [allocator-methods] What PyTorch asks of a device's allocator.
   c10::DataPtr allocate(size_t bytes) override {
-    return pool_data_ptr(current_device(), bytes);
+    return device_data_ptr(current_device(), bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override {
-    return &pool_free;
+    return &device_free;
   }
   void copy_data(void* dst, const void* src, size_t count) const override {
     if (count == 0) {
@@ -219,7 +219,7 @@ struct PoolAllocator final : c10::DeviceAllocator {
   // [allocator-record-stream] Another stream reads what this one owns.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     const orStream_t handle = handle_of(stream);
-    const bool ours = data.get() && data.get_deleter() == &pool_free;
+    const bool ours = data.get() && data.get_deleter() == &device_free;
     if (!ours || pools_are_the_parents) {
       return;  // Nothing, or memory that somebody else frees.
     }
@@ -286,16 +286,16 @@ static void* allocate(c10::DeviceIndex device, size_t bytes, bool in_turn) {
   return address;
 }
 
-void* pool_allocate(c10::DeviceIndex device, size_t bytes) {
+void* device_allocate(c10::DeviceIndex device, size_t bytes) {
   return allocate(device, bytes, /*in_turn=*/false);
 }
 
-void* pool_allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
+void* device_allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
   return allocate(device, bytes, /*in_turn=*/true);
 }
 
 // [allocator-free] The deleter gets the context, which is the address here.
-void pool_free(void* address) noexcept {
+void device_free(void* address) noexcept {
   if (address == nullptr || pools_are_the_parents) {
     return;
   }
@@ -316,9 +316,10 @@ void pool_free(void* address) noexcept {
 // [/allocator-free]
 
 // [allocator-data-ptr] An address, what frees it, and the device.
-c10::DataPtr pool_data_ptr(c10::DeviceIndex device, size_t bytes) {
-  void* const address = pool_allocate(device, bytes);
-  return {address, address, &pool_free, c10::Device(c10::kPrivateUse1, device)};
+c10::DataPtr device_data_ptr(c10::DeviceIndex device, size_t bytes) {
+  void* const address = device_allocate(device, bytes);
+  return {
+      address, address, &device_free, c10::Device(c10::kPrivateUse1, device)};
 }
 // [/allocator-data-ptr]
 

@@ -16,19 +16,19 @@ OPENREG_EXPORT c10::DeviceAllocator* device_allocator();
 // `bytes` of `device` from the pool, as a device address, for work of the
 // current stream; NULL for 0 bytes.
 // Raises c10::OutOfMemoryError when the device is full.
-OPENREG_EXPORT void* pool_allocate(c10::DeviceIndex device, size_t bytes);
+OPENREG_EXPORT void* device_allocate(c10::DeviceIndex device, size_t bytes);
 
-// As pool_allocate, for a thread in its turn. It cannot wait for the streams
+// As device_allocate, for a thread in its turn. It cannot wait for the streams
 // that hold back what could be released, so NULL says that the memory may be
 // had after the turn.
-OPENREG_EXPORT void* pool_allocate_in_turn(
+OPENREG_EXPORT void* device_allocate_in_turn(
     c10::DeviceIndex device, size_t bytes);
 
-// Gives a device address from pool_allocate back. Never raises.
-OPENREG_EXPORT void pool_free(void* address) noexcept;
+// Gives a device address from device_allocate back. Never raises.
+OPENREG_EXPORT void device_free(void* address) noexcept;
 
-// pool_allocate as an owning DataPtr whose context is the address itself.
-OPENREG_EXPORT c10::DataPtr pool_data_ptr(
+// device_allocate as an owning DataPtr whose context is the address itself.
+OPENREG_EXPORT c10::DataPtr device_data_ptr(
     c10::DeviceIndex device, size_t bytes);
 
 // The private pool of graphs that the memory at `address` is of, else 0.

@@ -6,7 +6,7 @@
 
 namespace openreg {
 
-void (*note_state)(c10::DeviceIndex) = [](c10::DeviceIndex) {};
+void (*before_state_access)(c10::DeviceIndex) = [](c10::DeviceIndex) {};
 
 namespace {
 
@@ -29,7 +29,7 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   // Under its mutex, which is the one that a drawing kernel holds.
   template <typename Use>
   auto with_inner(Use&& use) const {
-    note_state(device().index());
+    before_state_access(device().index());
     at::Generator generator = inner();
     std::lock_guard lock(generator.mutex());
     return use(generator.unsafeGetGeneratorImpl());

@@ -24,8 +24,8 @@ OPENREG_EXPORT at::Generator make_generator(c10::DeviceIndex device);
 OPENREG_EXPORT at::Generator inner_generator(
     const at::Generator& generator, c10::DeviceIndex device);
 
-// Told that somebody asks for, or sets, what a generator of `device` will draw;
-// graphs listen here.
-extern void (*note_state)(c10::DeviceIndex device);
+// Called before somebody asks for, or sets, what a generator of `device` will
+// draw. Raises where that is not possible; graphs refuse it in a capture.
+extern void (*before_state_access)(c10::DeviceIndex device);
 
 }  // namespace openreg

@@ -102,7 +102,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     TORCH_CHECK(
         storage.resizable(), "Trying to resize storage that is not resizable");
     const c10::DeviceGuard guard(storage.device());
-    auto data = pool_data_ptr(storage.device().index(), bytes);
+    auto data = device_data_ptr(storage.device().index(), bytes);
     const size_t kept = std::min(storage.nbytes(), bytes);
     if (kept > 0) {
       OPENREG_CHECK_WAIT(orMemcpyAsync(

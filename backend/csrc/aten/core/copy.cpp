@@ -107,7 +107,7 @@ at::Tensor lazy_clone(const at::Tensor& self) {
       impl->clear_materializer();
       impl->set_materializer([](c10::StorageImpl* storage) {
         const c10::DeviceGuard guard(storage->device());
-        note_parting(storage->device().index());
+        before_parting(storage->device().index());
         c10::impl::cow::materialize_cow(storage);
       });
     }

@@ -29,8 +29,9 @@ void copy_elements(
 OPENREG_EXPORT inline void (*note_use)(c10::DeviceIndex, const c10::Storage&) =
     [](c10::DeviceIndex, const c10::Storage&) {};
 
-// Told that a lazy clone on `device` is about to become a copy.
-OPENREG_EXPORT inline void (*note_parting)(c10::DeviceIndex) =
+// Called before a lazy clone on `device` becomes a copy. Raises where that is
+// not possible; graphs refuse it in a capture.
+OPENREG_EXPORT inline void (*before_parting)(c10::DeviceIndex) =
     [](c10::DeviceIndex) {};
 
 }  // namespace openreg

@@ -189,7 +189,7 @@ at::Tensor& set_nothing(at::Tensor& self) {
   const at::Storage none(
       at::Storage::use_byte_size_t(),
       0,
-      pool_data_ptr(self.device().index(), 0),
+      device_data_ptr(self.device().index(), 0),
       device_allocator(),
       /*resizable=*/true);
   return set_storage(self, none, 0, {0}, {});

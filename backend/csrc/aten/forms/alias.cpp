@@ -29,9 +29,9 @@ bool is_kernel_address(const void* address) {
 // answer is NULL: the host's memory serves, and `adopt` copies its bytes in the
 // stream's order.
 void* allocate_in_turn(c10::DeviceIndex device, size_t bytes) {
-  void* const address = pool_allocate_in_turn(device, bytes);
+  void* const address = device_allocate_in_turn(device, bytes);
   if (C10_UNLIKELY(orStreamQuery(current_stream(device)) != orSuccess)) {
-    pool_free(address);
+    device_free(address);
     return nullptr;
   }
   return to_kernel(address);
@@ -71,7 +71,7 @@ KernelAllocator& kernel_allocator() {
 
 void KernelAllocator::free_any(void* address) {
   if (is_kernel_address(address)) {
-    pool_free(to_device(address));
+    device_free(to_device(address));
   } else if (address != nullptr) {
     kernel_allocator().host->raw_deallocate(address);
   }
@@ -301,10 +301,10 @@ c10::Storage Aliases::device_storage_of(const c10::Storage& storage) {
   } else if (
       is_kernel_address(address) && impl->mutable_data_ptr().get_context()) {
     data = c10::DataPtr(
-        to_device(address), to_device(address), &pool_free, device);
+        to_device(address), to_device(address), &device_free, device);
     impl->mutable_data_ptr().release_context();
   } else {
-    data = pool_data_ptr(device_, bytes);
+    data = device_data_ptr(device_, bytes);
     OPENREG_CHECK_WAIT(orMemcpyAsync(
         data.get(),
         address,
