@@ -256,7 +256,7 @@ def memory_info() -> tuple[int, int]:
 class Attributes(NamedTuple):
     type: int
     device: int
-    base: int
+    base: Pointer  # None of memory that nobody has registered
     size: int
 
 

@@ -259,7 +259,7 @@ def test_custom_functions_follow_the_autocast_of_this_device(cast):
             seen.append((grad @ y.T).dtype)
             return grad @ y.T, x.T @ grad
 
-    seen = []
+    seen: list[torch.dtype] = []
     x, y = rand(2, 2).requires_grad_(), rand(2, 2)
     with autocast(dtype=half):
         product = Product.apply(x, y)

@@ -98,9 +98,9 @@ def test_a_bias_that_learns_gets_its_gradient() -> None:
     got = []
     for device in ("cpu", "openreg"):
         learns = bias().to(device).requires_grad_()
-        there = [t.to(device) for t in inputs()]
+        q, k, v = (t.to(device) for t in inputs())
         F.scaled_dot_product_attention(
-            *there, attn_mask=learns
+            q, k, v, attn_mask=learns
         ).sum().backward()
         assert learns.grad is not None
         got.append(learns.grad.cpu())
@@ -108,12 +108,12 @@ def test_a_bias_that_learns_gets_its_gradient() -> None:
 
 
 def test_dropout_draws_from_the_devices_generator() -> None:
-    there = [t.to("openreg") for t in inputs()]
+    q, k, v = (t.to("openreg") for t in inputs())
     before = torch.get_rng_state()
     torch.openreg.manual_seed(3)
-    one = F.scaled_dot_product_attention(*there, dropout_p=0.5)
+    one = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
     torch.openreg.manual_seed(3)
-    two = F.scaled_dot_product_attention(*there, dropout_p=0.5)
+    two = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
     assert torch.equal(one.cpu(), two.cpu())
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -134,9 +134,8 @@ def test_tensors_of_two_devices_are_refused() -> None:
                 query.to("openreg"), key.to(other), value.to("openreg")
             )
         with pytest.raises(RuntimeError, match="to be on the same device"):
-            F.scaled_dot_product_attention(
-                *(t.to("openreg") for t in inputs()), attn_mask=bias().to(other)
-            )
+            q, k, v = (t.to("openreg") for t in inputs())
+            F.scaled_dot_product_attention(q, k, v, bias().to(other))
     x = query.to("openreg")
     assert F.scaled_dot_product_attention(x, x, x).shape == query.shape
 

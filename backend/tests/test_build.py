@@ -33,7 +33,7 @@ def dynamic(name: str, tag: str) -> set[str]:
 
 
 def undefined(name: str) -> set[str]:
-    command = ["nm", "-D", "--undefined-only", "-j", OBJECTS[name]]
+    command = ["nm", "-D", "--undefined-only", "-j", str(OBJECTS[name])]
     return set(subprocess.check_output(command, text=True).split())
 
 
@@ -99,7 +99,7 @@ def test_device_knows_nothing_of_pytorch() -> None:
 
 def exported(name: str) -> list[str]:
     """The symbols that an object offers; templates' copies are no part."""
-    command = ["nm", "-DC", "--defined-only", OBJECTS[name]]
+    command = ["nm", "-DC", "--defined-only", str(OBJECTS[name])]
     lines = subprocess.check_output(command, text=True).splitlines()
     found = (line.split(" ", 2) for line in lines)
     return [
@@ -111,7 +111,7 @@ def exported(name: str) -> list[str]:
 
 def test_the_libraries_export_what_the_list_names() -> None:
     listed = (Path(__file__).parent / "exported_symbols.txt").read_text()
-    wanted = dict.fromkeys(OBJECTS, "")
+    wanted: dict[str, list[str]] = {name: [] for name in OBJECTS}
     for part in listed.split("\n\n"):
         name, *symbols = part.splitlines()
         wanted[name.rstrip(":")] = symbols
@@ -145,8 +145,8 @@ def configure(folder: Path, *settings: str, **env: str) -> str:
 def test_without_pytorch_cmake_says_what_to_install(tmp_path: Path) -> None:
     # The interpreter that made this environment has no PyTorch of its own.
     python = tmp_path / "venv" / "bin" / "python"
-    command = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"]
-    subprocess.check_call(command)
+    command = [sys.executable, "-m", "venv", "--without-pip"]
+    subprocess.check_call([*command, str(tmp_path / "venv")])
     said = configure(tmp_path / "tree", f"Python_EXECUTABLE={python}")
     assert f"PyTorch is not installed in {python}. Run" in said
     assert ADVICE in said
@@ -201,8 +201,10 @@ def test_find_package_takes_the_version_that_is_installed(
 ) -> None:
     (tmp_path / "CMakeLists.txt").write_text(FIND)
     where = f"-DCMAKE_PREFIX_PATH={torch_openreg.cmake_prefix_path}"
-    command = ["cmake", "-G", "Ninja", "-S", tmp_path, "-B", tmp_path, where]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
+    command = ["cmake", "-G", "Ninja", "-S", ".", "-B", ".", where]
+    said = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     found = re.findall(r"^([\d.]+: [01] of .*)$", said.stderr, re.M)
     version = distribution("torch_openreg").version
     assert found == [

@@ -223,7 +223,7 @@ def test_a_compiled_training_step_trains():
     nets = net.to("openreg"), copy.deepcopy(net)
     x = torch.randn(4, 6, device="openreg")
     target = torch.tensor([0, 1, 2, 0], device="openreg")
-    losses = []
+    losses: list[list[float]] = []
     for net, wrap in zip(nets, (torch.compile, lambda f: f), strict=True):
         # The counters of Adam are on the CPU.
         optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)

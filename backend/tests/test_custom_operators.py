@@ -272,7 +272,7 @@ def test_meta_tensors_show_shape_dtype_and_strides(
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
-def test_what_the_formulas_cannot_do(capfd: pytest.CaptureFixture) -> None:
+def test_what_the_formulas_cannot_do(capfd: pytest.CaptureFixture[str]) -> None:
     x, gate = double(2, 3).detach(), double(2, 3).detach()
     with pytest.raises(
         RuntimeError, match="cannot use C\\+\\+ torch::autograd::Function with"

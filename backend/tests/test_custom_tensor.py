@@ -47,7 +47,8 @@ def assign_data(x: torch.Tensor) -> torch.Tensor:
 def moved(x: torch.Tensor) -> torch.Tensor:
     module = torch.nn.Module()
     module.weight = torch.nn.Parameter(x)
-    return module.to("openreg:1").weight
+    weight: torch.Tensor = module.to("openreg:1").get_parameter("weight")
+    return weight
 
 
 def loaded(x: Any, location: str | None = None) -> Any:
@@ -193,7 +194,7 @@ def test_a_wrapped_tensor_shares_the_memory() -> None:
 class Scaled(torch.Tensor):
     """A subclass without a storage: a tensor on the device and a factor."""
 
-    inner: torch.Tensor
+    held: torch.Tensor
     factor: float
 
     @staticmethod
@@ -203,14 +204,14 @@ class Scaled(torch.Tensor):
         )
 
     def __init__(self, inner: torch.Tensor, factor: float) -> None:
-        self.inner, self.factor = inner, factor
+        self.held, self.factor = inner, factor
 
     def __tensor_flatten__(self) -> tuple[list[str], float]:
-        return ["inner"], self.factor
+        return ["held"], self.factor
 
     @staticmethod
     def __tensor_unflatten__(tensors, factor, *_) -> Scaled:
-        return Scaled(tensors["inner"], factor)
+        return Scaled(tensors["held"], factor)
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
@@ -218,9 +219,9 @@ class Scaled(torch.Tensor):
         name = function._schema.name.removeprefix("aten::")
         if name in kept:
             (self, *rest) = args
-            inner = function(self.inner, *rest, **(kwargs or {}))
+            inner = function(self.held, *rest, **(kwargs or {}))
             return cls(inner, self.factor)
-        plain = [a.inner * a.factor if isinstance(a, cls) else a for a in args]
+        plain = [a.held * a.factor if isinstance(a, cls) else a for a in args]
         return function(*plain, **(kwargs or {}))
 
 
@@ -245,14 +246,14 @@ def test_a_wrapper_subclass_lives_on_the_device(name: str) -> None:
     with torch.serialization.safe_globals([Scaled]):
         y = change(x)
     assert isinstance(y, Scaled)
-    assert (str(y.device), str(y.inner.device)) == (device, device)
-    expected = y.inner.cpu() * 0.5
+    assert (str(y.device), str(y.held.device)) == (device, device)
+    expected = y.held.cpu() * 0.5
     assert (y * 1).tolist() == expected.tolist()
     assert sorted(expected.flatten().tolist()) == [0, 0.5, 1, 1.5]
 
 
 def test_a_subclass_without_new_empty_is_not_deep_copied() -> None:
-    x = ascending(2).as_subclass(type("Plain", (torch.Tensor,), {}))
+    x: Any = ascending(2).as_subclass(type("Plain", (torch.Tensor,), {}))
     with pytest.raises(RuntimeError, match="types that implement new_empty"):
         copy.deepcopy(x)
     assert type(x.clone()).__name__ == "Plain"

@@ -38,7 +38,7 @@ def numbers() -> TensorDataset:
     return TensorDataset(torch.arange(8.0).view(8, 1))
 
 
-class OnDevice(Dataset):
+class OnDevice(Dataset[Tensor]):
     """Samples that are made where the model is."""
 
     def __len__(self) -> int:
@@ -63,7 +63,7 @@ def test_batches_are_pinned_for_the_accelerator(workers):
     assert torch.cat(batches).flatten().tolist() == list(range(8))
 
 
-def copies(loader: DataLoader) -> set[str]:
+def copies(loader: DataLoader[tuple[Tensor, ...]]) -> set[str]:
     with trace() as records:
         for (batch,) in loader:
             batch.to("openreg", non_blocking=True)

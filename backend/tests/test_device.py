@@ -8,6 +8,7 @@ import subprocess
 import threading
 from ctypes import byref, c_int, c_void_p
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -286,7 +287,7 @@ def test_device_ranges_are_contiguous_and_apart_from_the_kernels():
 
 
 def test_where_the_answer_should_go_is_needed():
-    for name, arguments in {
+    calls: dict[str, list[Any]] = {
         "orGetDeviceCount": [None],
         "orGetDevice": [None],
         "orGetDeviceProperties": [None, 0],
@@ -296,7 +297,8 @@ def test_where_the_answer_should_go_is_needed():
         "orMemGetInfo": [None, None],
         "orPointerGetAttributes": [None, 8],
         "orDeviceGetDefaultStream": [None, 0],
-    }.items():
+    }
+    for name, arguments in calls.items():
         with refused("orErrorInvalidValue", f"{name}: .* is NULL"):
             d.call(name, *arguments)
 
@@ -358,10 +360,13 @@ class Launch:
     """A kernel that notes its calls, and its release."""
 
     def __init__(self, answer=0):
-        self.calls = []
-        self.kernel = d.Kernel(
-            lambda args: self.calls.append(("run", args)) or answer
-        )
+        self.calls: list[tuple[str, Any]] = []
+
+        def run(args):
+            self.calls.append(("run", args))
+            return answer
+
+        self.kernel = d.Kernel(run)
         self.release = d.Release(
             lambda args: self.calls.append(("release", args))
         )

@@ -214,7 +214,8 @@ class Recorder:
     """A device module that remembers what was asked of it."""
 
     def __init__(self, module: object) -> None:
-        self.module, self.names = module, set()
+        self.module = module
+        self.names: set[str] = set()
 
     def __getattr__(self, name: str) -> object:
         self.names.add(name)

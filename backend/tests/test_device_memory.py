@@ -224,7 +224,7 @@ def test_best_fit_and_neighbours_that_join():
 def test_random_blocks_never_overlap():
     chance = random.Random(7)
     before = d.memory_info()
-    live = {}
+    live: dict[d.Pointer, tuple[int, int]] = {}
     for step in range(400):
         if live and chance.random() < 0.45:
             pointer = chance.choice(list(live))
@@ -468,9 +468,9 @@ def test_peer_copy_checks_whose_the_pointers_are(block, other, host):
         (host, 1, block, 0, "dst"),
         (other, 1, host, 0, "src"),
     ]
-    for *arguments, match in attempts:
+    for dst, dst_device, src, src_device, match in attempts:
         with refused(NOT_DEVICE, match):
-            d.memcpy_peer(*arguments, 8)
+            d.memcpy_peer(dst, dst_device, src, src_device, 8)
     for devices in ((2, 0), (1, -1)):
         with refused("orErrorInvalidDevice"):
             d.memcpy_peer(other, devices[0], block, devices[1], 8)
@@ -503,6 +503,6 @@ def test_device_memory_is_not_in_the_core_dump_nor_in_children(block):
         elif inside and line.startswith("VmFlags:"):
             flags.append(line.split()[1:])
     assert len(flags) == 1 + d.device_count()
-    for found in flags:
-        assert {"dc", "dd"} <= set(found)
+    for each in flags:
+        assert {"dc", "dd"} <= set(each)
     assert not {"rd", "wr"} & set(flags[0])

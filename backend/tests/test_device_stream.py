@@ -4,6 +4,7 @@ import ctypes
 import os
 import threading
 from ctypes import byref, c_int, c_void_p
+from typing import Any
 
 import pytest
 
@@ -267,7 +268,7 @@ def test_one_thread_at_a_time_has_its_turn(stream):
     "messages.does-not-hold-the-streams-turn",
 )
 def test_turn_is_ended_by_who_holds_it(log, stream):
-    answers = []
+    answers: list[str] = []
 
     def end():
         try:
@@ -375,7 +376,7 @@ def test_destroyed_handle_is_refused_and_not_used_again(log):
     d.call("orStreamDestroy", stream)
     other = d.make_stream()
     assert other != stream
-    for name, arguments in {
+    calls: dict[str, list[Any]] = {
         "orStreamDestroy": [],
         "orStreamQuery": [],
         "orStreamSynchronize": [],
@@ -383,7 +384,8 @@ def test_destroyed_handle_is_refused_and_not_used_again(log):
         "orStreamEndTurn": [],
         "orStreamGetDevice": [ctypes.byref(c_int())],
         "orStreamGetPriority": [ctypes.byref(c_int())],
-    }.items():
+    }
+    for name, arguments in calls.items():
         with refused("orErrorInvalidResourceHandle", DESTROYED):
             d.call(name, stream, *arguments)
     with refused("orErrorInvalidResourceHandle", DESTROYED):
@@ -421,7 +423,7 @@ def test_pending_work_of_a_destroyed_stream_is_done(log, gate):
 def test_stream_can_be_destroyed_during_anothers_turn():
     stream = d.make_stream()
     begun, destroyed = threading.Event(), threading.Event()
-    answers = []
+    answers: list[int] = []
 
     def take():
         d.call("orStreamBeginTurn", stream, b"turn")
@@ -721,7 +723,7 @@ def test_host_function_runs_in_order(log, stream):
 def try_everything(answers, stream, event, pointer, pinned):
     """Each call that launches or waits, from inside the device's work."""
     kernel = d.Kernel(lambda args: 0)
-    for name, *arguments in [
+    calls: list[tuple[Any, ...]] = [
         ("orLaunchKernel", stream, b"k", cast(kernel), None, None),
         ("orLaunchHostFunc", stream, cast(kernel), None, None),
         ("orMemcpyAsync", pointer, pointer, 8, d.DEFAULT, stream),
@@ -737,7 +739,8 @@ def try_everything(answers, stream, event, pointer, pinned):
         ("orDeviceReset",),
         ("orFree", pointer),
         ("orFreeHost", pinned),
-    ]:
+    ]
+    for name, *arguments in calls:
         try:
             d.call(name, *arguments)
             answers.append(f"{name} was let through")
@@ -752,7 +755,7 @@ def cast(function):
 
 def check_everything_refused(launch, inside, stream):
     event, pointer, pinned = d.make_event(), d.malloc(8), d.malloc_host(8)
-    answers = []
+    answers: list[str] = []
     launch(lambda: try_everything(answers, stream, event, pointer, pinned))
     d.synchronize(stream)
     assert len(answers) == 15
@@ -826,7 +829,7 @@ def test_queued_failure_is_the_devices_until_reset(log, device_one, gate):
     pointer = d.malloc(8)
     d.write(pointer, b"12345678")
     event, other_gate = d.make_event(), d.Gate()
-    released = []
+    released: list[int] = []
     release = log.keep(d.Release(released.append))
     other_gate.hold(second)
     d.launch(log.kernel("never"), second, 1, release)
@@ -1031,7 +1034,7 @@ KERNEL, COPY, SET, HOST, TURN, WAIT = range(6)
 RETURN = 3
 
 
-class Trace(list):
+class Trace(list[dict[str, Any]]):
     """The records of what happens inside a `with`; the host's are `calls`."""
 
     def __init__(self):
@@ -1074,10 +1077,10 @@ def test_work_is_traced_from_launch_to_end(log, stream, blocks):
             d.synchronize(each)
     d.launch(log.kernel("untraced"), stream)
     d.synchronize(stream)
-    works = {}
+    works: dict[int, list[dict[str, Any]]] = {}
     for record in trace:
         works.setdefault(record["work"], []).append(record)
-    told = []
+    told: list[Any] = []
     for records in works.values():
         assert [record["phase"] for record in records] == [0, 1, 2]
         times = [record["time_ns"] for record in records]
@@ -1257,7 +1260,8 @@ def test_subscribers_are_checked(stream):
 
 def test_a_subscriber_can_neither_launch_nor_wait_nor_leave(log, stream):
     """It would wait for itself, or hear of its own work for ever."""
-    handle, answers = c_void_p(), []
+    handle = c_void_p()
+    answers: list[Any] = []
 
     @d.TraceFunction
     def listen(record, user):
@@ -1306,7 +1310,7 @@ def test_all_work_is_traced_in_every_mode(mode):
             launch(kernel, stream, name=b"inside")
         synchronize(stream)
     call("orTraceUnsubscribe", handle)
-    works = {}
+    works: dict[int, list[dict[str, Any]]] = {}
     for work, phase, *what in told:
         works.setdefault(work, []).append(phase)
         if phase == 0:

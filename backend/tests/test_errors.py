@@ -11,6 +11,7 @@ import torch
 
 import _device as d
 from _fresh import prints, run
+from torch_openreg import openreg
 from torch_openreg.openreg.testing import Gate
 
 MODE = os.environ.get("OPENREG_LAUNCH", "auto")
@@ -29,7 +30,7 @@ OPERATORS: dict[str, tuple[str, Callable[..., torch.Tensor]]] = {
 
 
 @pytest.fixture
-def stream() -> torch.openreg.Stream:
+def stream() -> openreg.Stream:
     return torch.openreg.Stream(1)
 
 
@@ -109,9 +110,9 @@ def test_error_of_the_arguments_always_comes_at_the_call(
             operator(x, bad_index("cpu"))
         assert not isinstance(error.value, torch.AcceleratorError)
         assert "on the same device" in str(error.value)
-        with pytest.raises((RuntimeError, IndexError)) as error:
+        with pytest.raises((RuntimeError, IndexError)) as other:
             x.index_select(7, bad_index(value=0))
-        assert not isinstance(error.value, torch.AcceleratorError)
+        assert not isinstance(other.value, torch.AcceleratorError)
         stream.synchronize()
 
 

@@ -8,7 +8,8 @@ import time
 
 import pytest
 import torch
-from torch.openreg.testing import sleep, trace
+
+from torch_openreg.openreg.testing import Record, sleep, trace
 
 openreg = torch.openreg
 
@@ -378,7 +379,7 @@ class TestTrace:
         with trace() as records:
             self.work()
         assert records
-        pieces: dict[int, list[openreg.testing.Record]] = {}
+        pieces: dict[int, list[Record]] = {}
         for record in records:
             pieces.setdefault(record.work, []).append(record)
         for piece in pieces.values():

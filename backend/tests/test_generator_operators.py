@@ -59,7 +59,7 @@ def recurrent(name: str) -> dict[str, object]:
     cell = {"lstm": nn.LSTM, "gru": nn.GRU}.get(base, nn.RNN)
     weights = list(cell(3, 4, num_layers=2).to(DEVICE).parameters())
     state = floats(2, 5, 4)
-    arguments = {
+    arguments: dict[str, object] = {
         "hx": [state, state] if base == "lstm" else state,
         "params": weights,
         "num_layers": 2,

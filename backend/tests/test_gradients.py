@@ -39,7 +39,9 @@ WORDS = torch.tensor([[2, 0, 2], [1, 1, 3]])
 WEIGHTS = [(8, 2), (8, 2), (8,), (8,)]
 
 # The function, and the shapes of its arguments.
-DIFFERENTIABLE: dict[str, tuple[Callable[..., Tensor], list[tuple]]] = {
+DIFFERENTIABLE: dict[
+    str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]
+] = {
     "conv1d": (F.conv1d, [(1, 2, 5), (3, 2, 2), (3,)]),
     "conv2d": (
         lambda x, w, b: F.conv2d(x, w, b, 2, 1, groups=2),

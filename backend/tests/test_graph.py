@@ -187,7 +187,12 @@ def test_random_numbers_advance_as_in_eager_mode(stream):
     with stream, graph:
         captured = draw()
     runs = []
-    for once in (lambda: replay(graph) or captured, draw):
+
+    def again() -> list[Tensor]:
+        replay(graph)
+        return captured
+
+    for once in (again, draw):
         torch.manual_seed(3)
         before = torch.get_rng_state()
         runs.append([[t.tolist() for t in once()] for _ in range(3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -336,7 +337,9 @@ class TestFutures:
             seen.append(torch.accelerator.current_stream())
             return done.value() + 1
 
-        future = torch.futures.Future(devices=["openreg:0"])
+        future: torch.futures.Future[Any] = torch.futures.Future(
+            devices=["openreg:0"]
+        )
         answer = future.then(callback)
         future.set_result(torch.ones(3, device="openreg"))
         assert answer.wait().tolist() == [2, 2, 2]
@@ -354,7 +357,9 @@ class TestFutures:
             gate.hold()
             return done.value() + 1  # on the callback's stream, and to come
 
-        future = torch.futures.Future(devices=["openreg:0"])
+        future: torch.futures.Future[Any] = torch.futures.Future(
+            devices=["openreg:0"]
+        )
         answer = future.then(callback)
         future.set_result(torch.ones(5000, device="openreg"))
         result = answer.value()

@@ -45,7 +45,7 @@ def test_nox_lists_a_line_for_each_command(sessions: dict[str, str]) -> None:
     assert all(0 < len(line) <= 72 for line in sessions.values()), sessions
 
 
-def test_example_of_the_readme_runs(capsys: pytest.CaptureFixture) -> None:
+def test_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
     exec(example, {})
     assert capsys.readouterr().out == "tensor([3., 3., 3.])\n"
@@ -260,7 +260,7 @@ def test_busy_processes_end_with_what_they_stand_beside() -> None:
 
 
 def test_stress_runs_whole_suites_in_every_mode(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Here a suite is a program that says its mode, and fails in one."""
     says = "import os, sys; print(mode := os.getenv('OPENREG_LAUNCH', 'auto'))"

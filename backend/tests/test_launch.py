@@ -7,7 +7,8 @@ import threading
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.openreg.testing import sleep, trace
+
+from torch_openreg.openreg.testing import Gate, sleep, trace
 
 openreg = torch.openreg
 
@@ -232,7 +233,7 @@ def check(got: object, expected: object) -> None:
         assert got == expected
 
 
-def open_soon(gate: openreg.testing.Gate) -> None:
+def open_soon(gate: Gate) -> None:
     """Another Python thread opens the gate, if this one lets it run."""
     threading.Timer(0.03, gate.open).start()
 
@@ -568,9 +569,9 @@ class TestRefused:
                     x.add_(other)
                 with pytest.raises(RuntimeError, match=expected):
                     F.conv1d(x[None], other[None])
-            for work in (torch.index_select, torch.gather):
+            for chosen in (torch.index_select, torch.gather):
                 with pytest.raises(RuntimeError, match=expected):
-                    work(x, 0, index)
+                    chosen(x, 0, index)
         assert not records
 
 

@@ -236,7 +236,9 @@ def writers(key: str) -> Iterator[Any]:
 VALUES = {"int": 0, "float": 0.5, "number": 1, "bool": False, "List[int]": [0]}
 
 
-def arguments(op: Any, make: dict[str, Any]) -> tuple[list[Any], dict]:
+def arguments(
+    op: Any, make: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
     """Something for each argument; `make` has what is for tensors."""
     given, named = [], {}
     for argument in op._schema.arguments:

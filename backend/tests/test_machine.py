@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,9 @@ GOOD = machine.Machine("Linux", "x86_64", (3, 11), True, True, (), True)
         ({"git": False}, "git", "apt-get install git"),
     ],
 )
-def test_each_lack_is_a_line(change: dict, what: str | None, says: str) -> None:
+def test_each_lack_is_a_line(
+    change: dict[str, Any], what: str | None, says: str
+) -> None:
     found = machine.lacks(GOOD._replace(**change))
     assert list(found) == ([what] if what else [])
     assert all(says in line and "\n" not in line for line in found.values())
@@ -72,7 +75,12 @@ def test_readme_and_pyproject_name_the_same() -> None:
 
 def test_ci_asks_for_the_packages_that_are_missing() -> None:
     """As a program, also in a Python that has nothing installed."""
-    command = [sys.executable, "-I", ROOT / ".ci" / "machine.py", "--debian"]
+    command = [
+        sys.executable,
+        "-I",
+        str(ROOT / ".ci" / "machine.py"),
+        "--debian",
+    ]
     env = {"PATH": "/nowhere"}
     said = subprocess.check_output(command, env=env, text=True)
     assert said.split() == ["g++", "git"]
@@ -165,7 +173,7 @@ def test_a_full_disk_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert machine.full(tmp_path) is None
-    usage = machine.shutil.disk_usage(tmp_path)._replace(free=5e6)
+    usage = machine.shutil.disk_usage(tmp_path)._replace(free=5_000_000)
     monkeypatch.setattr(machine.shutil, "disk_usage", lambda place: usage)
     assert str(machine.full(tmp_path)) == (
         f"The disk of {tmp_path} is full (5 MB are free): make room and run "
@@ -260,7 +268,7 @@ def test_a_second_command_waits_and_says_for_whom(tmp_path: Path) -> None:
     said: list[str] = []
     machine.take_turn(lock, "tests", said.append)
     machine.take_turn(lock, "lint", said.append)  # of the same run
-    command = [sys.executable, "-c", WAIT, ROOT / ".ci", lock]
+    command = [sys.executable, "-c", WAIT, str(ROOT / ".ci"), str(lock)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == (
@@ -281,7 +289,7 @@ def test_a_busy_port_is_known() -> None:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_build_shows_how_far_it_is(
-    terminal: bool, capsys: pytest.CaptureFixture
+    terminal: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = 'for i in $(seq 0 12); do echo "  [$i/12] Building"; done'
     command = ["sh", "-c", f"{steps}; echo noise; exit $STATUS"]

@@ -461,9 +461,9 @@ def test_sizes_can_be_rounded_to_parts_of_a_power_of_two(settings) -> None:
     del x
     settings("roundup_power2_divisions:[8:1,>:2]")
     assert allocated() == before
-    x = empty(20 * MIB + 1), empty(9 * MIB + 1)
+    both = empty(20 * MIB + 1), empty(9 * MIB + 1)
     assert allocated() - before == 24 * MIB + 9 * MIB + 512
-    del x
+    del both
 
 
 @pytest.mark.proves("memory.options.large_segment_size_mb")

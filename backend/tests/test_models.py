@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Recurrent(nn.Module):
-    def __init__(self, cell: type[nn.RNNBase]) -> None:
+    def __init__(self, cell: Callable[..., nn.RNNBase]) -> None:
         super().__init__()
         self.cell = cell(16, 32, num_layers=2, dropout=0.1, batch_first=True)
         self.head = nn.Linear(32, 10)
@@ -117,7 +118,7 @@ def test_recurrent_gradients_are_right(cell, bias) -> None:
     torch.testing.assert_close(*gradients)
 
 
-LAYERS = {
+LAYERS: dict[str, dict[str, Any]] = {
     "one": {},
     "two, both ways": {"num_layers": 2, "bidirectional": True},
     "batch first, no bias": {"batch_first": True, "bias": False},

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.openreg.testing import trace
 
 from _launched import check_complete, dispatched, recorded
 from _tensors import normal as r
+from torch_openreg.openreg.testing import trace
 
 F = nn.functional
 openreg = torch.openreg
@@ -31,7 +31,9 @@ def cell(kind: type[nn.Module]) -> None:
     (state[0] if isinstance(state, tuple) else state).sum().backward()
 
 
-def optimize(kind: type[torch.optim.Optimizer], **options: object) -> None:
+def optimize(
+    kind: Callable[..., torch.optim.Optimizer], **options: object
+) -> None:
     weight = r(3).requires_grad_()
     optimizer = kind([weight], **options)
     for _ in range(2):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {
     name: kind
     for name, kind in vars(torch.optim).items()
     if inspect.isclass(kind)

@@ -17,13 +17,13 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import DeviceType
-from torch.openreg.testing import Gate, sleep, trace
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.profiler._trace_validator import validate_trace
 
 import _fresh
 from _launched import dispatched
 from _tensors import normal as r
+from torch_openreg.openreg.testing import Gate, sleep, trace
 
 openreg = torch.openreg
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]

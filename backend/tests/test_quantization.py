@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -55,7 +56,7 @@ def dynamic(device: str) -> nn.Module:
     return quantization.quantize_dynamic(make(device), {nn.Linear})
 
 
-def wrapped(device: str, config: object) -> nn.Module:
+def wrapped(device: str, config: Any) -> nn.Module:
     net = quantization.QuantWrapper(make(device))
     net.qconfig = config
     return net
@@ -85,7 +86,7 @@ def graph(device: str) -> nn.Module:
 
 def graph_aware(device: str) -> nn.Module:
     mapping = quantization.get_default_qat_qconfig_mapping(ENGINE)
-    net = make(device).train()
+    net: Any = make(device).train()
     net = quantize_fx.prepare_qat_fx(net, mapping, (inputs(device),))
     learn(net, device)
     return quantize_fx.convert_fx(net.eval())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import pytest
 import torch
@@ -312,7 +313,7 @@ def test_without_the_states_other_numbers_are_drawn(reentrant):
 # The CPU's own numbers
 
 
-class Draws(torch.utils.data.Dataset):
+class Draws(torch.utils.data.Dataset[Any]):
     """What a worker's CPU generator was seeded with, and what it draws."""
 
     def __len__(self):
@@ -333,7 +334,7 @@ def test_the_workers_of_a_loader_have_the_seeds_they_would_have_anyway():
     loader = torch.utils.data.DataLoader(
         Draws(), batch_size=None, num_workers=2
     )
-    seen = {}
+    seen: dict[int, list[float]] = {}
     for worker, seed, number in loader:
         assert seed == base + worker
         seen.setdefault(worker, []).append(number)
@@ -348,7 +349,7 @@ def test_the_workers_of_a_loader_have_the_seeds_they_would_have_anyway():
 
 def test_a_loader_shuffles_as_it_would_anyway():
     def order():
-        loader = torch.utils.data.DataLoader(
+        loader: Any = torch.utils.data.DataLoader(
             range(50), batch_size=None, shuffle=True
         )
         return list(loader)

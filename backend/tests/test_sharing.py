@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
+from typing import Any
 
 import pytest
 import torch
@@ -233,7 +234,9 @@ def test_the_consumers_current_device_stays(consumer: Consumer) -> None:
 # By which way it arrives.
 
 
-def double(queue: mp.Queue, done: mp.Queue, given: torch.Tensor) -> None:
+def double(
+    queue: mp.Queue[Any], done: mp.Queue[Any], given: torch.Tensor
+) -> None:
     given.mul_(2)
     x = queue.get(timeout=PATIENCE)
     x.mul_(2)
@@ -516,7 +519,7 @@ def test_a_torn_message_opens_nothing() -> None:
     theirs = socket.socket(fileno=lease.detach())
     _, (memory,), _, _ = socket.recv_fds(theirs, 16, 1)
     free = torch.accelerator.get_memory_info()
-    for bad, message in (
+    for (device, place, begin, count), message in (
         ((9, (memory, *segment), start, size), "device index is out of range"),
         ((0, (-1, *segment), start, size), "orErrorInvalidResourceHandle"),
         ((0, (memory, 1, 8), 0, 8), "orErrorInvalidValue"),
@@ -524,7 +527,7 @@ def test_a_torn_message_opens_nothing() -> None:
         ((0, (memory, *segment), 0, 2**63), "is not within a segment"),
     ):
         with pytest.raises(RuntimeError, match=message):
-            _C._open_storage(*bad, lease=theirs.fileno())
+            _C._open_storage(device, place, begin, count, lease=theirs.fileno())
         assert select.select([theirs], [], [], 0)[0] == []  # still open
     assert torch.accelerator.get_memory_info() == free
     os.close(memory)

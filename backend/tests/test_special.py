@@ -5,6 +5,7 @@ Whatever the CPU does with them, values, strides and refusals are the same here.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 
@@ -110,7 +111,7 @@ COMPLEX: dict[str, Callable[[str], object]] = {
     "parts": written(lambda b: (b.imag.fill_(3), b.real.zero_())),
     "copy into": written(lambda b: b.conj().copy_(b.clone())),
     "copy neg": written(lambda b: b.conj().imag.copy_(REAL.to(b.device))),
-    "item into": written(lambda b: b.conj().__setitem__(0, 1j)),
+    "item into": written(lambda b: operator.setitem(b.conj(), 0, 1j)),
     "from the host": written(lambda b: b.conj().copy_(b.cpu())),
 }
 

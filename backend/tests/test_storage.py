@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -118,7 +119,7 @@ def test_set_refuses_a_storage_from_elsewhere() -> None:
     for other in (torch.ones(3), ascending(3, device="openreg:1")):
         storage = other.untyped_storage()
         refuse(
-            lambda storage=storage: x.set_(storage),
+            partial(x.set_, storage),
             "Attempted to set the storage of a tensor on device",
         )
     assert x.tolist() == [0, 1, 2]
@@ -202,7 +203,9 @@ def swap() -> Iterator[None]:
     torch.__future__.set_swap_module_params_on_conversion(False)
 
 
-def identities(move: Callable[[torch.nn.Module], torch.nn.Module]) -> list:
+def identities(
+    move: Callable[[torch.nn.Module], torch.nn.Module],
+) -> list[bool]:
     """Which objects of a module are, after a move, those from before it."""
     model = Tied()
     model(torch.ones(1, 3)).sum().backward()

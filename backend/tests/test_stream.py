@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from typing import Any
 
 import pytest
 import torch
-from torch.openreg.testing import sleep
 
 import _device
 from _fresh import prints, run
 from _tensors import in_backward
 from _threads import in_thread
+from torch_openreg.openreg.testing import sleep
 
 openreg = torch.openreg
 STREAM_TYPE = 20  # of PrivateUse1, in torch.Stream(device_type=)
@@ -21,7 +22,7 @@ STREAM_TYPE = 20  # of PrivateUse1, in torch.Stream(device_type=)
 @pytest.fixture
 def made():
     """A stream that the C API made, as ExternalStream takes it."""
-    handles = []
+    handles: list[Any] = []
 
     def make(device: int = 0) -> int:
         before = _device.get_device()
@@ -761,7 +762,7 @@ class TestExit:
         out = prints(
             """
             import torch
-            from torch.openreg.testing import Gate, sleep
+            from torch_openreg.openreg.testing import Gate, sleep
             side = torch.openreg.Stream()
             gate = Gate()
             gate.hold(side)
@@ -781,7 +782,7 @@ class TestExit:
         process = run(
             """
             import os, sys, threading, torch
-            from torch.openreg.testing import Gate
+            from torch_openreg.openreg.testing import Gate
             gate = Gate()
             side = torch.openreg.Stream()
             gate.hold(side)

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -60,7 +61,7 @@ def asks() -> dict[str, list[str]]:
     found = defaultdict(list)
     heads = torch.ones(1, 1, 2, 2, device="openreg")
     attention = torch.ops.aten.scaled_dot_product_attention.default
-    calls = [(attention, [heads] * 3, {})]
+    calls: list[tuple[Any, list[Any], Any]] = [(attention, [heads] * 3, {})]
     for operator in pointwise():
         needed = [
             argument
@@ -72,9 +73,9 @@ def asks() -> dict[str, list[str]]:
             named = {a.name: values.pop(a.name) for a in needed if a.kwarg_only}
             calls.append((operator, list(values.values()), named))
     assert len(calls) > 500
-    for operator, values, named in calls:
+    for operator, positional, keywords in calls:
         try:
-            operator(*values, **named)
+            operator(*positional, **keywords)
         except Exception as error:
             if asked := re.match(r"asked: (\w+)", str(error)):
                 found[asked[1]].append(operator.name().removeprefix("aten::"))

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 import pytest
 import torch
 from torch import nn
-from torch.openreg.testing import trace
 
 from _launched import check_complete, dispatched, recorded
 from _tensors import normal as r
+from torch_openreg.openreg.testing import Record, trace
 
 F = nn.functional
 openreg = torch.openreg
@@ -22,7 +22,7 @@ launched_here = threading.get_native_id
 class TestTrainingStep:
     """A step of an MLP, against the list of what the dispatcher sent."""
 
-    def steps(self, sides: bool) -> tuple[list, io.StringIO]:
+    def steps(self, sides: bool) -> tuple[list[Record], io.StringIO]:
         torch.manual_seed(0)
         layers = nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)
         model = nn.Sequential(*layers).to("openreg")

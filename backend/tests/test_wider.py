@@ -57,7 +57,7 @@ def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
         yield sample.input, list(sample.args), dict(sample.kwargs)
 
 
-def convert(changed: dict[torch.dtype, torch.dtype]) -> Callable[[Any], Any]:
+def convert(changed: dict[Any, Any]) -> Callable[[Any], Any]:
     """Changes the dtype of tensors, and of what asks for one."""
 
     def change(value: Any) -> Any:
@@ -71,7 +71,7 @@ def convert(changed: dict[torch.dtype, torch.dtype]) -> Callable[[Any], Any]:
     return change
 
 
-def narrowed(row: Row) -> dict[torch.dtype, torch.dtype]:
+def narrowed(row: Row) -> dict[torch.dtype | None, torch.dtype]:
     if row.dtype in (torch.float16, torch.complex32):
         return {torch.float32: torch.float16, torch.complex64: torch.complex32}
     return {row.wider: row.dtype}

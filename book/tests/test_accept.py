@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from _pages import failures, samples
@@ -58,7 +59,9 @@ NORMAL = {
 
 
 @pytest.mark.parametrize("name", accept.NORMALISERS)
-def test_what_varies_is_shown_as_dots(name: str, monkeypatch) -> None:
+def test_what_varies_is_shown_as_dots(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text, stands = NORMAL[name]
     monkeypatch.setattr(accept, "NORMALISERS", {name: accept.NORMALISERS[name]})
     assert accept.normalise(text) == stands
@@ -76,13 +79,13 @@ def test_nothing_is_written_unless_asked(pytestconfig: pytest.Config) -> None:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_pages_change_only_when_asked(
-    asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture
+    asked: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\n>>> 1\n2\n```\n")
     conftest.EDITS.extend(run(page))
     option = SimpleNamespace(accept=asked)
-    session = SimpleNamespace(config=SimpleNamespace(option=option))
+    session: Any = SimpleNamespace(config=SimpleNamespace(option=option))
     conftest.pytest_sessionfinish(session)
     conftest.EDITS.clear()
     assert (">>> 1\n1\n" in page.read_text()) == asked

@@ -141,9 +141,7 @@ REFERENCES = {
 @pytest.mark.filterwarnings("ignore:.*MystReferenceResolver.app")
 def test_a_dead_reference_is_a_warning(sphinx_doctree: CreateDoctree) -> None:
     conf = runpy.run_path(str(regions.ROOT / "book" / "conf.py"))
-    nitpicks = {
-        n: value for n, value in conf.items() if n.startswith("nitpick")
-    }
+    nitpicks = {n: v for n, v in conf.items() if n.startswith("nitpick")}
     sphinx_doctree.set_conf({"extensions": ["myst_parser"], **nitpicks})
     result = sphinx_doctree("\n\n".join(["# T", *REFERENCES]), "index.md")
     result.get_resolved_doctree()

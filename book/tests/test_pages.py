@@ -18,6 +18,7 @@ from sybil.example import SybilFailure
 
 import _session
 import conftest
+from torch_openreg import openreg
 
 
 @pytest.fixture
@@ -105,7 +106,8 @@ def test_a_command_waits_for_no_key_and_not_forever(
 
 def set_up(**item: object) -> None:
     """What pytest does before it runs a test or an example."""
-    hook = conftest.pytest_runtest_setup(SimpleNamespace(**item))
+    made: Any = SimpleNamespace(**item)
+    hook = conftest.pytest_runtest_setup(made)
     next(hook)
     with contextlib.suppress(StopIteration):
         next(hook)
@@ -134,9 +136,9 @@ class Cycle:
 def test_what_a_page_made_goes_with_it() -> None:
     names: dict[str, Any] = {"x": Cycle()}
     left = weakref.ref(names["x"])
-    torch.openreg.set_device(1)
+    openreg.set_device(1)
     conftest.begin_page(names)
-    assert torch.openreg.current_device() == 0
+    assert openreg.current_device() == 0
     folder = Path(names[conftest.FOLDER].name)
     assert folder.is_dir()
     conftest.end_page(names)
@@ -152,14 +154,14 @@ def test_pages_and_tests_start_on_device_0_with_seed_0(
     numbers = []
     for _ in range(2):
         begin()
-        current = torch.openreg.current_stream()
-        assert current == torch.openreg.default_stream(0)
+        current = openreg.current_stream()
+        assert current == openreg.default_stream(0)
         numbers.append((torch.rand(3), torch.rand(3, device="openreg").cpu()))
-        torch.openreg.set_stream(torch.openreg.Stream())
+        openreg.set_stream(openreg.Stream())
         index = torch.full((1, 1), 9, device="openreg")
         with pytest.raises(torch.AcceleratorError):  # which lasts
             index.gather(0, index).cpu()
-        torch.openreg.set_device(1)
+        openreg.set_device(1)
     assert all(map(torch.equal, *numbers))
 
 
@@ -169,9 +171,9 @@ def test_a_page_starts_with_nothing_counted() -> None:
     library.impl("twice", lambda x: x * 2, "CPU")
     torch.ops.openreg_pages_test.twice(torch.ones(1, device="openreg"))
     library._destroy()
-    assert torch.openreg.fallback.counts()
+    assert openreg.fallback.counts()
     conftest.reset()
-    assert not torch.openreg.fallback.counts()
+    assert not openreg.fallback.counts()
 
 
 def test_a_lock_that_a_killed_compilation_left_is_removed(
@@ -184,8 +186,8 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    options = SimpleNamespace(markexpr="")
-    conftest.pytest_configure(SimpleNamespace(option=options))
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=""))
+    conftest.pytest_configure(config)
     assert [lock.exists() for lock in locks] == [False, True]
 
 
@@ -194,7 +196,7 @@ def test_what_holds_work_back_is_left_out_where_none_is_pending(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENREG_LAUNCH", mode)
-    config = SimpleNamespace(option=SimpleNamespace(markexpr="not stress"))
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr="not stress"))
     _session.begin(config)
     left_out = config.option.markexpr.endswith(" and not queued")
     assert left_out == (mode == "blocking")

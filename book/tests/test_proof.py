@@ -240,7 +240,9 @@ def test_the_table_of_pages_has_a_row_for_each() -> None:
 
 
 def test_a_run_ends_with_all_that_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Nothing was counted, no page ran, and a file was edited meanwhile."""
     monkeypatch.setattr(proof, "FOLDER", tmp_path)

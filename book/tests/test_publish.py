@@ -16,16 +16,16 @@ PYPROJECT = (regions.ROOT / "pyproject.toml").read_text()
 
 
 @pytest.fixture(scope="module")
-def jobs() -> dict[str, Any]:
+def jobs() -> Any:
     return yaml.safe_load(PATH.read_text())["jobs"]
 
 
-def find(job: dict[str, Any], what: str) -> dict[str, Any]:
+def find(job: Any, what: str) -> Any:
     (step,) = [s for s in job["steps"] if what in s.get("uses", s.get("run"))]
     return step
 
 
-def test_it_prints_with_the_command_of_the_project(jobs: dict) -> None:
+def test_it_prints_with_the_command_of_the_project(jobs: Any) -> None:
     tests, smoke, docs = (
         step
         for step in jobs["print"]["steps"]
@@ -41,7 +41,7 @@ def test_it_prints_with_the_command_of_the_project(jobs: dict) -> None:
         assert f'environ.get("{name}"' in CONF, name
 
 
-def test_it_publishes_the_folder_that_was_printed(jobs: dict) -> None:
+def test_it_publishes_the_folder_that_was_printed(jobs: Any) -> None:
     folder = find(jobs["print"], "upload-pages-artifact")["with"]["path"]
     (site,) = re.findall(r"^SITE = ROOT / (.*)$", NOXFILE, re.M)
     assert Path(folder) == Path(*re.findall(r'"(\w+)"', site))
@@ -54,12 +54,8 @@ def test_it_publishes_the_folder_that_was_printed(jobs: dict) -> None:
     assert f"steps.{step['id']}.outputs" in publish["environment"]["url"]
 
 
-def test_it_uses_the_host_s_own_actions_and_names_no_other_host(
-    jobs: dict,
-) -> None:
-    uses = [
-        s["uses"] for job in jobs.values() for s in job["steps"] if "uses" in s
-    ]
+def test_it_uses_the_hosts_own_actions_and_names_no_other(jobs: Any) -> None:
+    uses = [s["uses"] for j in jobs.values() for s in j["steps"] if "uses" in s]
     assert len(uses) == 5
     assert all(re.fullmatch(r"actions/[\w-]+@v\d+", use) for use in uses)
     assert "://" not in PATH.read_text()

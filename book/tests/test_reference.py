@@ -11,9 +11,8 @@ import re
 import types
 from typing import Any, TypeVar
 
-import torch
-
 import regions
+from torch_openreg import openreg
 
 PAGE = regions.ROOT / "book" / "reference" / "python.md"
 
@@ -41,9 +40,9 @@ def public(module: types.ModuleType, of: str) -> dict[str, Any]:
 
 def every_name() -> dict[str, Any]:
     """Those of torch.openreg, and what a part of it keeps to itself."""
-    shared = public(torch.openreg, "torch_openreg.")
+    shared = public(openreg, "torch_openreg.")
     names = {f"torch.openreg.{name}": value for name, value in shared.items()}
-    for _, part, _ in pkgutil.iter_modules(torch.openreg.__path__):
+    for _, part, _ in pkgutil.iter_modules(openreg.__path__):
         module = importlib.import_module(f"torch.openreg.{part}")
         for name, value in public(module, module.__name__).items():
             if shared.get(name) is not value and not part.startswith("_"):

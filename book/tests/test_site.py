@@ -252,8 +252,8 @@ def test_every_image_has_words(pages: dict[Path, Page]) -> None:
     assert [m for page in pages.values() for m in page.mute] == []
 
 
-HERE = "https://", "//h/x", "mailto:a@b.example", "b.html", "b.html#here"
-HERE += "b.html#%C3%A4", "b%2Ehtml", "#top", "x.txt#L5"
+HERE = ["https://", "//h/x", "mailto:a@b.example", "b.html", "b.html#here"]
+HERE += ["b.html#%C3%A4", "b%2Ehtml", "#top", "x.txt#L5"]
 DEAD = {
     "no.html": "leads nowhere",
     "no.html#here": "leads nowhere",

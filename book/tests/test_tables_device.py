@@ -9,7 +9,7 @@ import torch
 
 import rows
 from tables import device, emulator
-from torch_openreg import _C
+from torch_openreg import _C, openreg
 
 CALLS = [name for call in emulator.device_calls() for name in call.names]
 
@@ -22,9 +22,7 @@ def test_every_exported_call_has_a_row() -> None:
         check=True,
     ).stdout
     assert sorted(CALLS) == sorted(re.findall(r" T (or[A-Z]\w+)", listed))
-    ids = [
-        row for row in rows.every(rows.read()) if row.startswith("emulator.")
-    ]
+    ids = [r for r in rows.every(rows.read()) if r.startswith("emulator.")]
     assert sorted(CALLS) == sorted(row.partition(".")[2] for row in ids)
 
 
@@ -55,7 +53,7 @@ def test_device_functions_are_joined_to_their_bindings() -> None:
     assert {row.key for row in rows.rows("device")} <= set(by_name)
     for row in by_name.values():
         assert not row.binding or hasattr(_C, row.binding)
-        assert all(hasattr(torch.openreg, name) for name in row.callers)
+        assert all(hasattr(openreg, name) for name in row.callers)
         assert row.meaning
     assert by_name["set_device"].binding == "_set_device"
     assert by_name["set_device"].callers == ["set_device"]

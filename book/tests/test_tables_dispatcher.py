@@ -11,6 +11,8 @@ from _fresh import prints
 from rows import Row, load, rows
 from tables import dispatcher
 
+Groups = dict[str, set[str]]
+
 C = torch._C
 TOOLS = rows("dispatcher.tools")
 
@@ -112,11 +114,11 @@ def test_who_overrides_a_composite_above_autograd_takes_autograd_over() -> None:
 
 
 @pytest.fixture(scope="module")
-def groups() -> dict[str, set[str]]:
+def groups() -> Groups:
     return dispatcher.operator_groups()
 
 
-def test_what_runs_on_the_cpu_divides_the_set(groups) -> None:
+def test_what_runs_on_the_cpu_divides_the_set(groups: Groups) -> None:
     *parts, everything = (
         groups["with a kernel for the CPU"],
         groups["composite, below autograd"],
@@ -128,7 +130,7 @@ def test_what_runs_on_the_cpu_divides_the_set(groups) -> None:
     assert sum(map(len, parts)) == len(everything)
 
 
-def test_the_counts_agree_with_the_schemas(groups) -> None:
+def test_the_counts_agree_with_the_schemas(groups: Groups) -> None:
     """Counted another way: from the signatures, and the CPU's own list."""
     schemas = {n: op._schema for n, op in dispatcher.aten_operators().items()}
 
@@ -152,7 +154,7 @@ def test_the_counts_agree_with_the_schemas(groups) -> None:
     assert groups["with a kernel for the CPU"] == on_cpu & set(schemas)
 
 
-def test_the_sizes_are_those_that_the_page_speaks_of(groups) -> None:
+def test_the_sizes_are_those_that_the_page_speaks_of(groups: Groups) -> None:
     everything = len(groups["all of ATen"])
     assert round(everything / len(groups["with a kernel for the CPU"])) == 3
     core = groups["core: what `torch.export` reduces programs to"]
@@ -160,7 +162,7 @@ def test_the_sizes_are_those_that_the_page_speaks_of(groups) -> None:
     assert 0 < len(core & groups["composite, below autograd"]) < len(core) / 2
 
 
-def test_each_operator_is_at_one_step_of_the_order(groups) -> None:
+def test_each_operator_is_at_one_step_of_the_order(groups: Groups) -> None:
     steps = [*dispatcher.order_of_work().values()]
     assert sum(map(len, steps)) == len(set.union(*steps))
     assert all(steps)
@@ -222,12 +224,12 @@ def x() -> torch.Tensor:
     return torch.ones(2, 2, device="openreg")
 
 
-def test_the_keys_are_those_of_a_tensor_the_last_one_first(x) -> None:
-    said = C._dispatch_key_set(x).removeprefix("DispatchKeySet(")
-    said = said.removesuffix(")").split(", ")[::-1]
-    assert dispatcher.keys_of(x) == said
+def test_the_keys_are_those_of_a_tensor_the_last_first(x: torch.Tensor) -> None:
+    said = C._dispatch_key_set(x).removeprefix("DispatchKeySet(")[:-1]
+    keys = said.split(", ")[::-1]
+    assert dispatcher.keys_of(x) == keys
     bold = svg(dispatcher.key_drawing()).findall("text[@class='key']")
-    assert [text.text for text in bold] == said
+    assert [text.text for text in bold] == keys
 
 
 def test_a_call_enters_each_key_that_does_not_fall_through() -> None:
@@ -242,7 +244,7 @@ def test_a_call_enters_each_key_that_does_not_fall_through() -> None:
     assert set.union(*map(set, found.values())) == set(keys)
 
 
-def test_what_is_entered_is_seen_and_not_looked_up(x) -> None:
+def test_what_is_entered_is_seen_and_not_looked_up(x: torch.Tensor) -> None:
     """Autocast's key is excluded while it is off, kernel or not."""
     keys, before = dispatcher.keys_of(x), C._dispatch_dump("aten::mm")
     results = []
@@ -264,6 +266,6 @@ def test_the_boxes_are_what_was_entered_and_the_thick_ones_ours() -> None:
         if operator in C._dispatch_get_registrations_for_dispatch_key(key)
     ]
     assert len(drawing.findall("rect[@class='strong']")) == len(ours) == 3
-    label = drawing.get("aria-label")
+    label = drawing.get("aria-label", "")
     assert "x.t() at ADInplaceOrView: kernel, entered as number 2;" in label
     assert "x.mm(x) at ADInplaceOrView: fallthrough;" in label

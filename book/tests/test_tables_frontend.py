@@ -11,6 +11,7 @@ import left_out
 from _fresh import prints
 from rows import Row, rows
 from tables import frontend
+from torch_openreg import openreg
 
 ROOT = Path(torch.__file__).parent
 
@@ -36,11 +37,11 @@ def test_without_the_name_pytorch_answers_as_the_row_says(
     row: Row, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.ones(1, device="openreg")
-    for name in vars(torch.openreg).copy():  # put back what a use replaces
-        monkeypatch.setattr(torch.openreg, name, getattr(torch.openreg, name))
+    for name in vars(openreg).copy():  # put back what a use replaces
+        monkeypatch.setattr(openreg, name, getattr(openreg, name))
     with_it = answer(row.tried)
     monkeypatch.undo()
-    monkeypatch.delattr(torch.openreg, row.key, raising=False)
+    monkeypatch.delattr(openreg, row.key, raising=False)
     without = answer(row.tried)
     assert says(row, without), without
     assert says(row, with_it) == bool(row.harmless), with_it
@@ -99,7 +100,7 @@ def test_further_lookups_name_what_is_missing() -> None:
     assert {"Stream", "current_stream", "set_device"} <= set(cells)
     assert cells["set_device"].endswith("| yes |")
     for name, line in cells.items():
-        assert ("| yes |" in line) == hasattr(torch.openreg, name)
+        assert ("| yes |" in line) == hasattr(openreg, name)
 
 
 @pytest.mark.parametrize(

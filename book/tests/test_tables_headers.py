@@ -24,10 +24,7 @@ def test_a_header_is_read_with_its_comments() -> None:
             ["int one(\n    int n);", "extern int two;"],
         ),
         ("Runs it.", ["template <typename F>\nint run(F&& f);"]),
-        (
-            "A guard.",
-            ["class Guard {\n public:\n  explicit Guard(int n);\n};"],
-        ),
+        ("A guard.", ["class Guard {\n public:\n  explicit Guard(int n);\n};"]),
         ("Checks.", ["#define CHECK(call)"]),
     ]
 
@@ -50,9 +47,9 @@ def test_everything_that_is_offered_says_what_it_is(header: str) -> None:
     # Whatever is marked for export has been found, and each type of C.
     marks = re.findall(r"^(?:\S+ )?OPENREG_(?:EXPORT|API) ", text, re.M)
     types = re.findall(r"^(?:typedef|\}) .*?\b(or\w+)\)?(?:\(.*)?;", text, re.M)
-    declared = [d for entry in found for d in entry.declared]
-    assert len(declared) >= max(len(marks), 1), declared
-    assert set(types) <= set(re.findall(r"\w+", " ".join(declared))), types
+    offered = [d for entry in found for d in entry.declared]
+    assert len(offered) >= max(len(marks), 1), offered
+    assert set(types) <= set(re.findall(r"\w+", " ".join(offered))), types
 
 
 @pytest.mark.parametrize("header", headers.public_headers())

@@ -72,9 +72,7 @@ def test_every_word_of_a_message_is_as_recorded(
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: m.text[:60])
-def test_the_page_tells_of_every_message_once(
-    message: messages.Found,
-) -> None:
+def test_the_page_tells_of_every_message_once(message: messages.Found) -> None:
     told = [row.id for row in messages.told(message)]
     assert len(told) == 1, (
         f"{message.file}:{message.line} says {message.text!r}, of which "

@@ -9,6 +9,9 @@ from _pages import svg
 import regions
 from rows import rows
 from tables import pool
+from torch_openreg import openreg
+
+History = list[tuple[str, list[pool.Drawn]]]
 
 
 def test_every_call_of_the_pool_has_one_row() -> None:
@@ -24,29 +27,29 @@ def test_every_call_of_the_pool_has_one_row() -> None:
 
 
 @pytest.fixture(scope="module")
-def history() -> list[tuple[str, list[pool.Drawn]]]:
+def history() -> History:
     return pool.pool_history()
 
 
-def test_the_blocks_are_what_the_pool_counts(monkeypatch) -> None:
+def test_the_pool_counts_these_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool's own counts, asked at the moment of each snapshot."""
     counts = []
-    snapshot = torch.openreg.memory_snapshot
+    snapshot = openreg.memory_snapshot
 
-    def counted() -> list[dict]:
+    def counted() -> object:
         stats = torch.accelerator.memory_stats()
         fields = "allocated_bytes", "active_bytes", "reserved_bytes"
         counts.append([stats[f"{field}.all.current"] for field in fields])
         return snapshot()
 
-    monkeypatch.setattr(torch.openreg, "memory_snapshot", counted)
+    monkeypatch.setattr(openreg, "memory_snapshot", counted)
     history = pool.pool_history()
     before, *after = counts
     for (line, found), now in zip(history, after, strict=True):
         allocated, active, reserved = (
             (x - y) // pool.MIB for x, y in zip(now, before, strict=True)
         )
-        sizes = dict.fromkeys(("waiting", "free", "live"), 0)
+        sizes = dict.fromkeys(("waiting", "free", "live"), 0.0)
         for word, _, size in found:
             sizes[word if word in sizes else "live"] += size
         assert sizes["live"] == allocated, line
@@ -54,14 +57,14 @@ def test_the_blocks_are_what_the_pool_counts(monkeypatch) -> None:
         assert sizes["free"] == reserved - active, line
 
 
-def test_the_blocks_of_a_segment_leave_no_gap(history) -> None:
+def test_the_blocks_of_a_segment_leave_no_gap(history: History) -> None:
     for line, found in history:
         ends = [block.start + block.size for block in found]
         assert [block.start for block in found] == [0, *ends][: len(found)]
         assert ends[-1:] == ([] if "empty_cache" in line else [20])
 
 
-def test_the_page_tells_what_the_program_did(history) -> None:
+def test_the_page_tells_what_the_program_did(history: History) -> None:
     after = dict(history)
     assert pool.Drawn("z", 12, 3) in after["z = empty(3)"]
     assert pool.Drawn("w", 0, 10) in after["w = empty(10)"]
@@ -73,20 +76,20 @@ def test_the_page_tells_what_the_program_did(history) -> None:
     assert [block.word for block in after["del z, w"]] == ["free"] * 4
 
 
-def test_the_drawing_is_that_of_the_blocks(history) -> None:
+def test_the_drawing_is_that_of_the_blocks(history: History) -> None:
     drawing = svg(pool.pool_drawing())
     lines = [x.text for x in drawing.findall("text[@class='code']")]
     assert lines == [line for line, _ in history]
     drawn = drawing.findall("rect")
     found = [block for _, found in history for block in found]
     assert drawn.pop().get("class") == "gone"
-    scale = float(drawn[0].get("width")) / found[0].size
+    scale = float(drawn[0].get("width", "")) / found[0].size
     for rect, block in zip(drawn, found, strict=True):
         kind = "live" if len(block.word) == 1 else block.word
         assert rect.get("class") == kind
-        assert float(rect.get("width")) == pytest.approx(block.size * scale)
-        assert float(rect.get("x")) == pytest.approx(4 + block.start * scale)
-    assert "del x: free 4 MiB, y 8 MiB, free 8 MiB;" in drawing.get(
-        "aria-label"
-    )
+        assert float(rect.get("width", "")) == pytest.approx(block.size * scale)
+        left = pytest.approx(4 + block.start * scale)
+        assert float(rect.get("x", "")) == left
+    label = drawing.get("aria-label", "")
+    assert "del x: free 4 MiB, y 8 MiB, free 8 MiB;" in label
     assert pool.pool_drawing() == pool.pool_drawing()

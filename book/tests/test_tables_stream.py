@@ -8,6 +8,7 @@ import torch
 
 import regions
 from rows import rows
+from torch_openreg import openreg
 
 
 def test_the_modes_are_those_that_the_device_reads() -> None:
@@ -21,7 +22,7 @@ def test_the_modes_are_those_that_the_device_reads() -> None:
 @pytest.mark.parametrize("kind", ["Stream", "Event"])
 def test_the_methods_are_those_that_python_has(kind: str) -> None:
     names = [row.key for row in rows(f"stream.{kind.lower()}s")]
-    public = dir(torch.openreg.Stream if kind == "Stream" else torch.Event)
+    public = dir(openreg.Stream if kind == "Stream" else torch.Event)
     listed = {name.partition(".")[2] for name in names if "." in name}
     assert listed == {name for name in public if not name.startswith("_")}
 

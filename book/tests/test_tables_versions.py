@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,9 +68,7 @@ def test_since_claims_no_more_than_was_seen(
 
 
 @pytest.mark.parametrize("row", versions.MILESTONES, ids=lambda row: row.can)
-def test_a_milestone_is_found_in_the_installed_release(
-    row: Row,
-) -> None:
+def test_a_milestone_is_found_in_the_installed_release(row: Row) -> None:
     path = virtuals.include_folder().parent / row.file
     assert row.text in path.read_text()
     assert f"| {row.can} |" in versions.milestones()
@@ -88,7 +87,7 @@ def test_a_wheels_methods_are_found(tmp_path: Path) -> None:
     path = tmp_path / "include" / header
     path.parent.mkdir(parents=True)
     path.write_text("struct C10_API GeneratorImpl { virtual int seed() = 0; };")
-    now = {"looked_at": ["2.1.0"], "milestones": {}, "methods": {}}
+    now: Any = {"looked_at": ["2.1.0"], "milestones": {}, "methods": {}}
     record_versions.note_looked("2.0.1", tmp_path, now)
     assert now["looked_at"] == ["2.0.1", "2.1.0"]
     assert now["methods"]["generator"]["seed"] == ["2.0.1"]

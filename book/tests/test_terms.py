@@ -7,6 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from docutils.core import publish_doctree
@@ -35,8 +36,8 @@ TEXTS = {
 def link(text: str, page: str, folder: Path) -> list[str]:
     tree = publish_doctree(text, settings_overrides={"doctitle_xform": False})
     before = tree.astext()
-    env = SimpleNamespace(docname=page)
-    site_pages.link_terms(SimpleNamespace(env=env, srcdir=folder), tree)
+    app: Any = SimpleNamespace(env=SimpleNamespace(docname=page), srcdir=folder)
+    site_pages.link_terms(app, tree)
     assert tree.astext() == before
     return [xref["reftarget"] for xref in tree.findall(pending_xref)]
 

@@ -11,7 +11,7 @@ from _session import await_exit as pytest_configure_node  # noqa: F401
 NodeManager.EXIT_TIMEOUT = 0.01
 
 
-def leave():
+def leave() -> None:
     time.sleep(0.5)
     pathlib.Path("left").touch()
 

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -28,7 +29,9 @@ def click(page: Page, how: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("asked", QUESTIONS, ids=lambda q: q["ask"])
-def test_three_clicks_answer(page: Page, address: str, asked: dict) -> None:
+def test_three_clicks_answer(
+    page: Page, address: str, asked: dict[str, Any]
+) -> None:
     assert 1 <= len(asked["clicks"]) <= 3
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(address)
