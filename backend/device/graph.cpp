@@ -201,7 +201,8 @@ orError_t replay(const Capture& graph, orStream& stream) {
     const orError_t answer =
         run(stream, label, [&] { return run_work(node.work); });
     if (answer != orSuccess) {
-      complain_of(label.name);
+      const auto said = label.name + complaint(": it failed");
+      orSetKernelError(said.c_str());
       return answer;
     }
   }

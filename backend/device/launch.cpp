@@ -9,17 +9,17 @@ namespace emulator {
 
 namespace {
 
-// What a kernel that this thread has just run said about its failure.
-std::string complaint(const char* otherwise) {
-  const std::string said = std::string(": ") + texts().complaint;
-  return this_thread.has_complained ? said : otherwise;
-}
-
-std::string sentence(
-    const orStream& stream, const char* name, orError_t answer) {
-  return std::string("kernel ") + name + " on device " +
-         std::to_string(stream.device->index) + " answered " +
-         orGetErrorName(answer) + complaint("");
+std::string sentence(const orStream& at, const char* name, orError_t answer) {
+  char text[512];
+  std::snprintf(
+      text,
+      sizeof(text),
+      "kernel %s on device %d answered %s%s",
+      name,
+      at.device->index,
+      orGetErrorName(answer),
+      complaint("").c_str());
+  return text;
 }
 
 orError_t run_kernel(orKernelFn kernel, void* args) {
@@ -44,13 +44,13 @@ orError_t run_work(const Work& work) {
                               : run_kernel(work.kernel, args);
 }
 
-void complain_of(const char* name) {
-  orSetKernelError((name + complaint(": it failed")).c_str());
+std::string complaint(const char* otherwise) {
+  const std::string said = std::string(": ") + texts().complaint;
+  return this_thread.has_complained ? said : otherwise;
 }
 
-orError_t report_kernel(
-    const orStream& stream, const char* name, orError_t answer) {
-  const std::string text = sentence(stream, name, answer);
+orError_t report_kernel(const orStream& at, const char* name, orError_t error) {
+  const std::string text = sentence(at, name, error);
   return fail(orErrorLaunchFailure, "%s", text.c_str());
 }
 
@@ -119,8 +119,7 @@ orError_t orLaunchKernel(
 
 orError_t orLaunchHostFunc(
     orStream_t stream, orHostFn fn, void* args, orReleaseFn release) {
-  const char* const name = "host function";
-  Work work{{orTraceHostFunc, name}, nullptr, fn, {args, release}};
+  Work work{{orTraceHostFunc, "host function"}, nullptr, fn, {args, release}};
   const auto launch_host = [&](const StreamRef& place) {
     if (fn == nullptr) {
       return fail(orErrorInvalidValue, "orLaunchHostFunc: fn is NULL");

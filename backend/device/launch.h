@@ -13,15 +13,14 @@ orError_t queue(const StreamRef& stream, Work&& work);
 // Runs work on this thread, whatever it is, and answers what it answered.
 orError_t run_work(const Work& work);
 
-// What a kernel has said of its failure is said of the work `name`.
-void complain_of(const char* name);
+// What a kernel that this thread has just run said about its failure.
+std::string complaint(const char* otherwise);
 
 // Runs work on a stream's worker, or drops it where the device has failed.
 void run_queued(orStream& stream, const Work& work);
 
 // A kernel that fails at the call is its caller's business alone.
-orError_t report_kernel(
-    const orStream& stream, const char* name, orError_t answer);
+orError_t report_kernel(const orStream& at, const char* name, orError_t error);
 
 // Work that calls a copy of `task`, which is on the heap.
 template <typename Task>
