@@ -318,6 +318,40 @@ def test_kernel_that_fails_in_a_turn_fails_the_call_and_nothing_else(
     assert log == ["mute", "next"]
 
 
+def test_each_thread_has_the_complaint_of_its_own_kernel(log):
+    """The first says its own before the second does, and ends after it."""
+    said = [threading.Event(), threading.Event()]
+    answers: list[str] = [""] * 2
+
+    def run(index):
+        d.set_device(index)
+        stream = d.make_stream()
+
+        def kernel(args):
+            if index == 1:
+                said[0].wait()
+            d.library.orSetKernelError(b"complaint %d" % index)
+            said[index].set()
+            said[1].wait()
+            return 9
+
+        try:
+            d.launch(log.keep(d.Kernel(kernel)), stream)
+            d.synchronize(stream)
+        except d.DeviceError as error:
+            answers[index] = str(error)
+        d.call("orDeviceReset")
+        d.call("orStreamDestroy", stream)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, answer in enumerate(answers):
+        assert f"orErrorLaunchFailure: complaint {index}" in answer
+
+
 def test_kernel_in_a_turn_may_launch_on_its_stream(log, stream):
     inner = log.kernel("inner")
 
@@ -1285,6 +1319,33 @@ def test_a_subscriber_can_neither_launch_nor_wait_nor_leave(log, stream):
     d.launch(log.kernel("after"), stream)
     d.synchronize(stream)
     assert log == ["after"]
+
+
+def test_a_subscriber_has_not_left_while_it_is_being_told(log, stream):
+    """So what it writes to may go as soon as it has left."""
+    told, leaving, left = (threading.Event() for _ in range(3))
+    had_left: list[bool] = []
+
+    @d.TraceFunction
+    def listen(record, user):
+        told.set()
+        leaving.wait()
+        if not had_left:
+            had_left.append(left.wait(0.1))  # time in which it must not leave
+
+    def leave():
+        told.wait()
+        leaving.set()
+        d.call("orTraceUnsubscribe", handle)
+        left.set()
+
+    handle = d.result(c_void_p, "orTraceSubscribe", cast(listen), None)
+    thread = threading.Thread(target=leave)
+    thread.start()
+    d.launch(log.kernel("k"), stream)
+    d.synchronize(stream)
+    thread.join()
+    assert had_left == [False]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -446,6 +446,41 @@ class TestOptions:
         for name in ("aten::add", "range") if every else ():
             assert took[name] == pytest.approx(kernel["dur"])
 
+    def test_each_thread_is_in_a_range_of_its_own(self, chrome) -> None:
+        """The second enters its range while the first is in another."""
+        x, together = r(3), threading.Barrier(2)
+
+        def first() -> None:
+            with openreg.stream(openreg.Stream()), record_function("first"):
+                together.wait()  # in its range; so the second may enter
+                together.wait()
+                x.add(1)
+                openreg.current_stream().synchronize()
+                together.wait()
+
+        def second() -> None:
+            with openreg.stream(openreg.Stream()):
+                together.wait()
+                with record_function("second"):
+                    together.wait()  # in both ranges; so the first may launch
+                    together.wait()
+                    x.mul(2)
+                    openreg.current_stream().synchronize()
+
+        def work() -> None:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda each: each(), (first, second)))
+
+        every = Experimental(profile_all_threads=True)
+        events = chrome(profiled(work, experimental_config=every))
+        rows = {e["name"]: e["tid"] for e in of(events, "kernel")}
+        assert {
+            (e["name"], e["tid"]) for e in of(events, "gpu_user_annotation")
+        } == {
+            ("first", rows["aten::add.Tensor"]),
+            ("second", rows["aten::mul.Tensor"]),
+        }
+
     def test_memory_is_in_the_timeline(self, tmp_path) -> None:
         options = {"record_shapes": True, "with_stack": True}
         found = profiled(Step(), profile_memory=True, **options)

@@ -113,7 +113,10 @@ class TestSeveral:
         assert [x for x in outer if x.work in launched] == inner
 
     def test_they_come_and_go_while_threads_work(self) -> None:
-        """One that is open all the time misses nothing of what others end."""
+        """One that is open all the time misses nothing of what others end.
+
+        That none is told any more when it has ended, test_device_stream shows.
+        """
         stop = threading.Event()
 
         def work() -> None:
