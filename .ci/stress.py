@@ -22,6 +22,7 @@ from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST, ROOT, TESTS
 CONCURRENT = (
     "device_stream",
     "device_event",
+    "device_graph",
     "stream",
     "event",
     "launch",
@@ -31,6 +32,11 @@ CONCURRENT = (
     "sharing",
     "host_allocator",
     "bindings",
+    "generator",
+    "graph",
+    "memory",
+    "profiler",
+    "trace",
 )
 
 # Of the whole suite: how many busy processes beside it, and how many at once.
