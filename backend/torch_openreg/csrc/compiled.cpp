@@ -30,9 +30,10 @@ namespace py = pybind11;
 // What Python calls with an array of arguments.
 using Method = PyObject* (*)(PyObject* self, PyObject* const* args, Py_ssize_t);
 
-PyMethodDef as_method(const char* name, Method function) {
+// Its `doc` begins with the signature, as pybind11 writes it.
+PyMethodDef as_method(const char* name, Method function, const char* doc) {
   const auto any = reinterpret_cast<void (*)()>(function);
-  return {name, reinterpret_cast<PyCFunction>(any), METH_FASTCALL, nullptr};
+  return {name, reinterpret_cast<PyCFunction>(any), METH_FASTCALL, doc};
 }
 
 // A launch needs a name that stays readable, and may outlive its kernel.
@@ -126,7 +127,8 @@ PyObject* launch_kernel(
 }
 
 py::object make_kernel(const std::string& name, uintptr_t function) {
-  static PyMethodDef method = as_method("compiled_kernel", &launch_kernel);
+  static PyMethodDef method = as_method(
+      "compiled_kernel", &launch_kernel, "compiled_kernel(*args) -> None");
   const py::capsule kernel(
       new Kernel{
           keep_name(name),
@@ -172,7 +174,12 @@ void bind_compiled(py::module_& m) {
       py::arg("name"),
       py::arg("function"));
   static PyMethodDef methods[] = {
-      as_method("_empty_strided", &empty_strided), PyMethodDef{}};
+      as_method(
+          "_empty_strided",
+          &empty_strided,
+          "_empty_strided(size: tuple[int, ...], stride: tuple[int, ...], "
+          "dtype: torch.dtype, device: int, /) -> torch.Tensor"),
+      PyMethodDef{}};
   PyModule_AddFunctions(m.ptr(), methods);
 }
 
