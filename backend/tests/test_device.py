@@ -500,3 +500,37 @@ def test_library_exports_the_header_and_nothing_else():
     assert {name for name in exported if name.startswith("or")} == set(declared)
     assert "orMalloc" in declared
     assert not [name for name in exported if "openreg" in name]
+
+
+def test_each_thread_has_the_complaint_of_its_own_kernel(log):
+    """The first says its own before the second does, and ends after it."""
+    said = [threading.Event(), threading.Event()]
+    answers: list[str] = [""] * 2
+
+    def run(index):
+        d.set_device(index)
+        stream = d.make_stream()
+
+        def kernel(args):
+            if index == 1:
+                said[0].wait()
+            d.library.orSetKernelError(b"complaint %d" % index)
+            said[index].set()
+            said[1].wait()
+            return 9
+
+        try:
+            d.launch(log.keep(d.Kernel(kernel)), stream)
+            d.synchronize(stream)
+        except d.DeviceError as error:
+            answers[index] = str(error)
+        d.call("orDeviceReset")
+        d.call("orStreamDestroy", stream)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, answer in enumerate(answers):
+        assert f"orErrorLaunchFailure: complaint {index}" in answer

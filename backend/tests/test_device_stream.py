@@ -318,40 +318,6 @@ def test_kernel_that_fails_in_a_turn_fails_the_call_and_nothing_else(
     assert log == ["mute", "next"]
 
 
-def test_each_thread_has_the_complaint_of_its_own_kernel(log):
-    """The first says its own before the second does, and ends after it."""
-    said = [threading.Event(), threading.Event()]
-    answers: list[str] = [""] * 2
-
-    def run(index):
-        d.set_device(index)
-        stream = d.make_stream()
-
-        def kernel(args):
-            if index == 1:
-                said[0].wait()
-            d.library.orSetKernelError(b"complaint %d" % index)
-            said[index].set()
-            said[1].wait()
-            return 9
-
-        try:
-            d.launch(log.keep(d.Kernel(kernel)), stream)
-            d.synchronize(stream)
-        except d.DeviceError as error:
-            answers[index] = str(error)
-        d.call("orDeviceReset")
-        d.call("orStreamDestroy", stream)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for index, answer in enumerate(answers):
-        assert f"orErrorLaunchFailure: complaint {index}" in answer
-
-
 def test_kernel_in_a_turn_may_launch_on_its_stream(log, stream):
     inner = log.kernel("inner")
 
