@@ -420,27 +420,6 @@ def test_pending_work_of_a_destroyed_stream_is_done(log, gate):
     assert log == ["pending"]
 
 
-def test_stream_can_be_destroyed_during_anothers_turn():
-    stream = d.make_stream()
-    begun, destroyed = threading.Event(), threading.Event()
-    answers: list[int] = []
-
-    def take():
-        d.call("orStreamBeginTurn", stream, b"turn")
-        begun.set()
-        destroyed.wait()
-        answers.append(d.library.orStreamEndTurn(stream))
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    begun.wait()
-    d.call("orStreamDestroy", stream)
-    destroyed.set()
-    thread.join()
-    assert answers == [0]
-    d.call("orDeviceSynchronize")
-
-
 @pytest.mark.proves(
     "emulator.orStreamGetDevice", "emulator.orStreamGetPriority"
 )
