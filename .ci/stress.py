@@ -22,6 +22,7 @@ from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST, ROOT, TESTS
 CONCURRENT = (
     "device_stream",
     "device_event",
+    "device_exit",
     "device_graph",
     "stream",
     "event",

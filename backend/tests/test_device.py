@@ -534,24 +534,3 @@ def test_each_thread_has_the_complaint_of_its_own_kernel(log):
         thread.join()
     for index, answer in enumerate(answers):
         assert f"orErrorLaunchFailure: complaint {index}" in answer
-
-
-def test_stream_can_be_destroyed_during_anothers_turn():
-    stream = d.make_stream()
-    begun, destroyed = threading.Event(), threading.Event()
-    answers: list[int] = []
-
-    def take():
-        d.call("orStreamBeginTurn", stream, b"turn")
-        begun.set()
-        destroyed.wait()
-        answers.append(d.library.orStreamEndTurn(stream))
-
-    thread = threading.Thread(target=take)
-    thread.start()
-    begun.wait()
-    d.call("orStreamDestroy", stream)
-    destroyed.set()
-    thread.join()
-    assert answers == [0]
-    d.call("orDeviceSynchronize")

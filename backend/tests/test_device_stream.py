@@ -1,7 +1,6 @@
-"""Streams of the device: order, turns, launch modes, copies and exit."""
+"""Streams of the device: order, turns, launch modes and copies."""
 
 import ctypes
-import os
 import threading
 from ctypes import byref, c_int, c_void_p
 from typing import Any
@@ -418,6 +417,27 @@ def test_pending_work_of_a_destroyed_stream_is_done(log, gate):
     open_later(gate)
     d.call("orDeviceSynchronize")
     assert log == ["pending"]
+
+
+def test_stream_can_be_destroyed_during_anothers_turn():
+    stream = d.make_stream()
+    begun, destroyed = threading.Event(), threading.Event()
+    answers: list[int] = []
+
+    def take():
+        d.call("orStreamBeginTurn", stream, b"turn")
+        begun.set()
+        destroyed.wait()
+        answers.append(d.library.orStreamEndTurn(stream))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    begun.wait()
+    d.call("orStreamDestroy", stream)
+    destroyed.set()
+    thread.join()
+    assert answers == [0]
+    d.call("orDeviceSynchronize")
 
 
 @pytest.mark.proves(
@@ -921,89 +941,6 @@ def test_device_is_not_reset_in_a_turn(device_one):
         refused("orErrorNotPermitted", "turn on a stream of device 1"),
     ):
         d.call("orDeviceReset")
-
-
-# Fork and exit
-
-
-def test_forked_child_is_cut_off_from_streams():
-    code = """
-    stream, event, gate = make_stream(), make_event(), Gate()
-    listener = ctypes.cast(TraceFunction(lambda record, user: None), c_void_p)
-    gate.hold(stream)
-    record(event, stream)
-    if os.fork() == 0:
-        for name, *arguments in [
-            ("orStreamQuery", stream), ("orStreamSynchronize", stream),
-            ("orStreamDestroy", stream), ("orEventQuery", event),
-            ("orEventDestroy", event), ("orDeviceSynchronize",),
-            ("orDeviceReset",), ("orStreamBeginTurn", None, b"turn"),
-            ("orStreamEndTurn", None), ("orTraceUnsubscribe", None),
-            ("orTraceSubscribe", byref(c_void_p()), listener, None),
-        ]:
-            try:
-                call(name, *arguments)
-                print(name)
-            except DeviceError as error:
-                assert error.name == "orErrorForkedProcess"
-        assert library.orStreamRunsInline(stream) == 0
-        raise SystemExit(3)  # whose drain finds nothing to do
-    print(os.waitstatus_to_exitcode(os.wait()[1]))
-    gate.open()
-    synchronize(stream)
-    """
-    assert d.check_run(code, OPENREG_LAUNCH="auto") == "3\n"
-
-
-@pytest.mark.parametrize("which", ["None", "make_stream()"])
-def test_exit_drops_pending_work(which):
-    code = f"""
-    stream, event, gate = {which}, make_event(), Gate()
-    kernel = Kernel(lambda args: print("ran") or 0)
-    release = Release(lambda args: print("released"))
-    gate.hold(stream)  # and never opened
-    launch(kernel, stream, 1, release)
-    record(event, stream)
-    other = make_stream()
-    wait_event(other, event)
-    launch(kernel, other, 2, release)
-    print("end")
-    """
-    assert d.check_run(code, OPENREG_LAUNCH="auto") == "end\n"
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    return d.build("device_streams.cpp", tmp_path_factory.mktemp("streams"))
-
-
-def drive(driver, what, mode):
-    import subprocess
-
-    done = subprocess.run(
-        [driver, what],
-        env={**os.environ, "OPENREG_LAUNCH": mode},
-        capture_output=True,
-        text=True,
-        timeout=d.PATIENCE,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-@pytest.mark.parametrize("mode", ["auto", "async"])
-def test_exit_awaits_the_kernel_that_runs_and_begins_no_other(driver, mode):
-    """Who waits for a turn is told, or the driver would never end."""
-    assert drive(driver, "exit", mode) == (
-        "main ends\nrunning kernel ended\nafter the drain, work runs at once\n"
-    )
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_many_threads_streams_events_and_turns(driver, mode):
-    assert drive(driver, "stress", mode) == (
-        "order kept, nothing lost\nfailures told, nothing lost\n"
-    )
 
 
 # Tracing
