@@ -8,8 +8,8 @@ from torch.utils import cpp_extension
 
 import _rows
 import torch_openreg._build
+from _examples import EXAMPLES
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 STUBS = _rows.FOLDER / "stubs.txt"
 
 

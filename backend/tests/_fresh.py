@@ -18,6 +18,7 @@ from typing import Any
 import torch_openreg
 import torch_openreg._C
 from _device import PATIENCE, compiler
+from _examples import EXAMPLES
 
 
 class ForkServer:
@@ -95,7 +96,7 @@ def omit_library() -> str:
     """The library of backend/examples/omit.cpp, compiled for this process."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
-    source = Path(__file__).parents[1] / "examples" / "omit.cpp"
+    source = EXAMPLES / "omit.cpp"
     library = f"{folder.name}/omit.so"
     flags = "-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"
     subprocess.run([*compiler(), *flags, source, "-o", library], check=True)

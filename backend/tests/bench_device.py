@@ -25,6 +25,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import _examples
 from torch_openreg import openreg
 
 Call = Callable[[], object]
@@ -503,7 +504,7 @@ def without_kernels() -> Any:
     What is left is what Dynamo and AOTAutograd cost, whatever compiles.
     """
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch._aot_autograd.utils import make_boxed_func
+    from torch._functorch.aot_autograd import make_boxed_func
 
     def compile_graph(module: torch.fx.GraphModule, inputs: object) -> Any:
         return make_boxed_func(lambda *xs: xs[-1:])
@@ -555,9 +556,7 @@ def compiled() -> dict[str, tuple[float, float]]:
 
 def loaders() -> dict[str, tuple[float, float]]:
     """An epoch on the CPU, and on the device with and without a copy ahead."""
-    sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-    from prefetch import Prefetch
-
+    prefetch = _examples.load("prefetch").Prefetch
     data = TensorDataset(torch.rand(1024, 256), torch.randint(10, (1024,)))
     plain = DataLoader(data, 64)
     pinned = DataLoader(data, 64, pin_memory=True)
@@ -579,7 +578,7 @@ def loaders() -> dict[str, tuple[float, float]]:
         return run
 
     cpu = epoch("cpu", plain)
-    ways = {"plain": plain, "pinned": pinned, "one ahead": Prefetch(pinned)}
+    ways = {"plain": plain, "pinned": pinned, "one ahead": prefetch(pinned)}
     with torch.autograd.set_multithreading_enabled(False):
         return {
             f"an epoch, {name}: CPU, device": compare(

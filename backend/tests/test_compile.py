@@ -4,11 +4,9 @@ import copy
 import ctypes
 import os
 import random
-import runpy
 import struct
 from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +18,12 @@ from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+import _examples
 import _fresh
 from torch_openreg import _C
 from torch_openreg.openreg.testing import Gate, trace
 
 aten = torch.ops.aten
-EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -438,8 +436,7 @@ def test_another_process_finds_what_this_backend_compiled():
 
 @pytest.mark.proves("compile-own")
 def test_a_compiler_of_ones_own_compiles_both_passes(capsys):
-    example = runpy.run_path(str(EXAMPLES / "own_compiler.py"))
-    example["main"]()
+    _examples.load("own_compiler").main()
     assert capsys.readouterr().out == "True\n10 -> 2\n"
     net = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 1))
     net = net.to("openreg")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -17,21 +14,12 @@ from torch.utils.data import (
     random_split,
 )
 
+import _examples
 from _rows import read
 from torch_openreg.openreg.testing import Gate, trace
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+PREFETCH = _examples.load("prefetch").Prefetch
 ROWS = {k: v for k, v in read("data").items() if k != "columns"}
-
-
-@pytest.fixture(scope="module")
-def example():
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import prefetch
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    return prefetch
 
 
 def numbers() -> TensorDataset:
@@ -80,8 +68,8 @@ def test_a_copy_says_whether_its_batch_was_pinned():
 
 @pytest.mark.queued
 @pytest.mark.proves("data-prefetch")
-def test_a_batch_is_copied_while_the_one_before_it_is_used(example):
-    batches = example.Prefetch(DataLoader(numbers(), 2, pin_memory=True))
+def test_a_batch_is_copied_while_the_one_before_it_is_used():
+    batches = PREFETCH(DataLoader(numbers(), 2, pin_memory=True))
     coming = iter(batches)
     busy, gate = torch.Stream("openreg"), Gate()
     with busy:
@@ -100,10 +88,10 @@ def test_a_batch_is_copied_while_the_one_before_it_is_used(example):
     assert used.flatten().tolist() == [0, 2]
 
 
-def test_batches_of_a_prefetch_are_whole(example):
+def test_batches_of_a_prefetch_are_whole():
     loader = DataLoader(numbers(), 2, pin_memory=True)
     for _ in range(20):
-        results = [(batch * 2).sum() for (batch,) in example.Prefetch(loader)]
+        results = [(batch * 2).sum() for (batch,) in PREFETCH(loader)]
         assert [r.item() for r in results] == [2, 10, 18, 26]
 
 

@@ -1,25 +1,18 @@
 """The model of the example, in ways that a page shows and runs."""
 
 import inspect
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
-pytestmark = pytest.mark.one_mode
+import _examples
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+pytestmark = pytest.mark.one_mode
 
 
 @pytest.fixture(scope="module")
 def example():
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        import one_model
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    return one_model
+    return _examples.load("one_model")
 
 
 def code_lines(text: str) -> int:

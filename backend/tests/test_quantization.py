@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.ao import quantization
 from torch.ao.quantization import quantize_fx
 
+import _examples
 from torch_openreg.openreg import fallback
 
 # PyTorch has deprecated its quantization and quantized tensors (torch 2.13).
@@ -27,7 +27,6 @@ pytestmark = [
 ]
 
 ENGINE = "fbgemm"
-EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def make(device: str) -> nn.Sequential:
@@ -167,12 +166,12 @@ def test_a_product_of_float8_has_the_scales():
 
 
 def test_the_examples_quantizer_is_exact_in_its_integers():
-    example = runpy.run_path(str(EXAMPLES / "quantizer.py"))
+    example = _examples.load("quantizer")
     torch.manual_seed(0)
     linear = nn.Linear(32, 8).to("openreg")
-    layer = example["Int8Linear"](linear)
+    layer = example.Int8Linear(linear)
     x = torch.randn(2, 3, 32, device="openreg")
-    x_codes, x_scales = example["quantize_rows"](x.flatten(0, 1))
+    x_codes, x_scales = example.quantize_rows(x.flatten(0, 1))
     expected = (x_codes * x_scales) @ (layer.codes * layer.scales.T).T
     expected = (expected + linear.bias).view(2, 3, 8)
     torch.testing.assert_close(layer(x), expected)
@@ -182,5 +181,7 @@ def test_the_examples_quantizer_is_exact_in_its_integers():
 
 
 def test_the_examples_program_asserts_how_far_it_is_off(capsys):
-    runpy.run_path(str(EXAMPLES / "quantizer.py"), run_name="__main__")
+    runpy.run_path(
+        str(_examples.EXAMPLES / "quantizer.py"), run_name="__main__"
+    )
     assert "3.9 times smaller" in capsys.readouterr().out
