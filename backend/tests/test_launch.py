@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+import _device as d
+from _threads import in_thread
+from torch_openreg import _C
 from torch_openreg.openreg.testing import Gate, sleep, trace
 
 openreg = torch.openreg
@@ -577,6 +583,43 @@ class TestRefused:
 
 def first_line(error: BaseException) -> str:
     return str(error).splitlines()[0].replace("openreg:0", "cpu")
+
+
+def raising(text: str, device: str) -> Callable[[], None]:
+    """Launches a kernel of this name that raises it, in seven letters."""
+    throw = ctypes.CDLL("libstdc++.so.6")._ZSt21__throw_runtime_errorPKc
+    entry = ctypes.cast(throw, ctypes.c_void_p).value
+    kernel = _C._compiled_kernel(text, entry)
+    letters = int.from_bytes(text.encode(), sys.byteorder)
+    x = torch.ones(1, device=device)
+    return lambda: kernel(letters, x)
+
+
+def said_by(call: Callable[[], None]) -> str:
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    return str(caught.value)
+
+
+@pytest.mark.one_mode  # a queued kernel has no caller to tell
+def test_a_kernel_raises_to_its_own_caller_whatever_others_launch() -> None:
+    first = raising("first", "openreg:0")
+    second = raising("second", "openreg:1")
+    heard: list[str] = []
+
+    @d.TraceFunction
+    def listen(record, user):
+        """Keeps `first` between its kernel's error and its caller."""
+        if (record.contents.phase, record.contents.name) == (2, b"first"):
+            heard.append(in_thread(lambda: said_by(second)))
+
+    function = ctypes.cast(listen, ctypes.c_void_p)
+    listener = d.result(ctypes.c_void_p, "orTraceSubscribe", function, None)
+    try:
+        assert said_by(first) == "first"
+    finally:
+        d.call("orTraceUnsubscribe", listener)
+    assert heard == ["second"]
 
 
 class TestReads:
