@@ -42,9 +42,7 @@ def reload(program: ExportedProgram) -> ExportedProgram:
 
 
 @pytest.mark.proves("export-same")
-@pytest.mark.parametrize(
-    ("training", "strict"), [(False, False), (True, True)]
-)
+@pytest.mark.parametrize(("training", "strict"), [(False, False), (True, True)])
 def test_what_was_saved_gives_the_same_for_any_batch(training, strict):
     net, x = make()
     net.train(training)
