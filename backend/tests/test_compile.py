@@ -95,6 +95,22 @@ def test_a_fake_batch_norm_has_the_results_of_a_real_one(training):
 
 
 @pytest.mark.one_mode
+def test_fake_statistics_have_the_dtype_of_real_ones():
+    x, stats = torch.randn(2, 3, 4).bfloat16(), torch.rand(3).bfloat16()
+    check_fake(aten.native_layer_norm, x, [4], None, None, 1e-5)
+    check_fake(aten._batch_norm_with_update, x, *[stats] * 4, 0.1, 1e-5)
+    check_fake(
+        aten._native_batch_norm_legit.no_stats, x, None, None, True, 0.1, 1e-5
+    )
+
+
+@pytest.mark.one_mode
+def test_a_fake_list_of_indices_has_the_strides_of_a_real_one():
+    for x in torch.ones(()), torch.ones(0, 3), torch.ones(2, 3):
+        check_fake(lambda x: torch.nonzero_static(x, size=4), x)
+
+
+@pytest.mark.one_mode
 def test_other_devices_keep_their_fakes():
     x = torch.randn(1, 2, 4, 4).to(memory_format=torch.channels_last)
     with FakeTensorMode() as mode:

@@ -38,12 +38,16 @@ def _answer_as_cpu(
 
 for _operator in (
     "_batch_norm_no_update",
+    "_batch_norm_with_update",
     "_convolution",
     "convolution",
     "convolution_backward",
     "native_batch_norm",
     "_native_batch_norm_legit",
+    "_native_batch_norm_legit.no_stats",
     "_native_batch_norm_legit_no_training",
+    "native_layer_norm",
+    "nonzero_static",
 ):
     torch.library.register_torch_dispatch(
         f"aten::{_operator}", FakeTensorMode, _answer_as_cpu, lib=_library
