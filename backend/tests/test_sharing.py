@@ -27,8 +27,6 @@ from _tensors import ascending
 from torch_openreg import _C
 from torch_openreg.openreg import sharing
 
-pytestmark = pytest.mark.one_mode
-
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[Consumer]:
@@ -158,6 +156,7 @@ def test_a_leaf_and_a_parameter_stay_what_they_are(consumer: Consumer) -> None:
     assert weight.grad is None
 
 
+@pytest.mark.one_mode
 def test_a_module_is_trained_by_another_process(consumer: Consumer) -> None:
     model = torch.nn.Linear(2, 1).to("openreg").share_memory()
     expected = (model.weight - 0.5).tolist()
@@ -246,6 +245,7 @@ def double(
     done.join_thread()
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_arguments_and_queues_of_a_new_process(method: str) -> None:
     start = mp.get_context(method)
@@ -363,6 +363,7 @@ def produce(pipe: Connection) -> None:
     pipe.recv()
 
 
+@pytest.mark.one_mode
 @pytest.mark.proves("storage.sharing.sender_ends")
 def test_the_memory_outlives_its_producer() -> None:
     start = mp.get_context("spawn")
@@ -480,6 +481,7 @@ print(x.tolist())
 """
 
 
+@pytest.mark.one_mode
 def test_a_forked_child_can_neither_send_nor_collect() -> None:
     refusal = (
         "Cannot re-initialize openreg in forked subprocess. To use openreg "
@@ -489,6 +491,7 @@ def test_a_forked_child_can_neither_send_nor_collect() -> None:
     assert lines == [refusal, refusal, "[1.0, 1.0]"]
 
 
+@pytest.mark.one_mode
 @pytest.mark.proves("storage.sharing.forked")
 def test_a_process_started_by_fork_cannot_use_what_it_inherits() -> None:
     out = prints("""
@@ -563,6 +566,7 @@ def test_plain_pickles_hold_the_bytes_themselves(consumer: Consumer) -> None:
     assert torch.load(saved).tolist() == [0, 1, 2]
 
 
+@pytest.mark.one_mode
 def test_collecting_with_nothing_shared_does_nothing() -> None:
     gc.collect()
     torch.openreg.ipc_collect()
