@@ -61,9 +61,19 @@ def begin(config: pytest.Config) -> None:
     }
     unlock(Path(os.environ.setdefault(EXTENSIONS, str(BUILD / "extensions"))))
     # One process in ten runs a line that no other runs, and all would start
-    # a second later: so each that counts says so.
+    # a second later: so each that counts says so. A worker counts in one of
+    # the modes, since that makes its Python a fifth slower.
     if hasattr(config, "workerinput") and COUNTING in os.environ:
         _counting[COUNTING] = os.environ.pop(COUNTING)
+        if "OPENREG_LAUNCH" not in os.environ:
+            stop_counting()
+
+
+def stop_counting() -> None:
+    from coverage import Coverage
+
+    if counts := Coverage.current():
+        counts.stop()
 
 
 def await_exit(node: Any) -> None:

@@ -207,7 +207,7 @@ def test_a_full_run_begins_and_ends_with_its_proof(
         (tmp_path / old).write_text("of another run")
     noxfile.tests(Session())
     assert list(tmp_path.iterdir()) == []
-    begin, tests, combine, report, *again, end = calls
+    begin, tests, *again, combine, report, end = calls
     assert begin[0] == f"python {noxfile.PROOF_PROGRAM} begin"
     assert tests[0].startswith("coverage run -m pytest ")
     assert f"--junit-xml={tmp_path / 'tests.xml'}" in tests[0]
@@ -216,6 +216,10 @@ def test_a_full_run_begins_and_ends_with_its_proof(
     assert report[0] == f"coverage json -qi -o {tmp_path / 'python.json'}"
     modes = [env["OPENREG_LAUNCH"] for _, env in again]
     assert modes == ["async", "blocking"]
+    assert [line.startswith("coverage run") for line, _ in again] == [
+        True,
+        False,
+    ]
     assert end[0] == f"python {noxfile.PROOF_PROGRAM} {noxfile.CHECKED_TREE}"
 
 
