@@ -23,7 +23,7 @@ class Question(NamedTuple):
 
 class Known(NamedTuple):
     operator: str  # an entry's name, with * for what varies
-    kinds: str  # those of _operators.KINDS, or "all"
+    kinds: str  # those of _operators or sweep_compiled, or "all"
     dtypes: str  # those of _operators.DTYPES, or "all"
     says: str  # part of each fault, or "crash"
     reason: str
@@ -81,12 +81,16 @@ def unexplained(question: Question, faults: list[str]) -> list[str]:
 def stale(
     answers: dict[Question, list[str]], every: Iterable[Question]
 ) -> list[Known]:
-    """The lines that no answer needs, if every question of theirs was asked."""
+    """The lines that no answer needs, if every question of theirs was asked.
+
+    `every` has those of one sweep; a line may be of the other.
+    """
     every = list(every)
     return [
         known
         for known in KNOWN
-        if answers.keys() >= (mine := set(filter(known.covers, every)))
+        if (mine := set(filter(known.covers, every)))
+        and answers.keys() >= mine
         and not any(
             known.says in fault
             for question in mine

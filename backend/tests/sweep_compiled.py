@@ -1,16 +1,20 @@
 """All of PyTorch's operator database, compiled by Inductor, beside eager mode.
 
 `nox -s ops -- --compiled` runs this. The same call is made by both on the
-device. Where what comes of it differs, the CPU is asked the same: what its own
-compiled code gets wrong, too, is PyTorch's.
+device. Where what comes of it differs, the CPU is asked the same: a difference
+that its own compiled code has, too, is PyTorch's.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -24,15 +28,17 @@ from _operators import (
     Mover,
     by_the_book,
     differences,
+    impersonal,
     on_host_again,
     samples,
 )
 from operators_known import Question, unexplained
 
 ENTRIES_OF = "torch.testing._internal.common_methods_invocations"
+RECORD = Path(__file__).parents[2] / "book" / "rows" / "compile.json"
 KINDS = ["compiled", "compiled-dynamic"]
 DTYPES = ["float32", "bfloat16", "int64"]
-ENDS = ["equal", "wrong", "as on the CPU", "refused by eager mode"]
+ENDS = ["equal", "wrong", "listed", "as on the CPU", "refused by eager mode"]
 # How the fault of an answer begins that the CPU gives, too.
 CPU_TOO = "the CPU's, too: "
 
@@ -87,6 +93,22 @@ def differing(
             yield f"result {index}: {difference}"
 
 
+def excused(ours: list[str], theirs: list[str]) -> Iterator[str]:
+    """Our faults; those that the CPU has word for word are said to be so."""
+    host = {comparable(fault) for fault in theirs}
+    for fault in ours:
+        yield CPU_TOO * (comparable(fault) in host) + fault
+
+
+def comparable(fault: str) -> str:
+    """A fault without the names of files and of devices.
+
+    A fake of the CPU does not say where it is.
+    """
+    fault = impersonal(fault).replace("device='cpu', ", "")
+    return re.sub(r"\S*/\S+", "...", fault)
+
+
 def check(
     name: str, dtype: str, kind: str, count: int
 ) -> tuple[int, list[str]]:
@@ -116,25 +138,56 @@ def check(
             if ours is None:
                 continue
             asked += 1
-            if ours and faults(*asks, "cpu", dynamic, values):
-                ours = [CPU_TOO + fault for fault in ours]
+            if ours:
+                theirs = faults(*asks, "cpu", dynamic, values) or []
+                ours = [*excused(ours, theirs)]
             found += ours
     return asked, list(dict.fromkeys(found))
 
 
+def end_of(question: Question, answer: Mapping[str, Any]) -> str:
+    if not answer["faults"]:
+        return "equal" if answer["calls"] else "refused by eager mode"
+    left = unexplained(question, answer["faults"])
+    if not all(fault.startswith(CPU_TOO) for fault in left):
+        return "wrong"
+    return "as on the CPU" if left else "listed"
+
+
+def count(answers: Mapping[Question, Mapping[str, Any]]) -> dict[str, Any]:
+    """How the answers came out, for the book."""
+    ends: Counter[tuple[str, str]] = Counter()
+    differ: dict[str, list[str]] = {end: [] for end in ENDS[1:4]}
+    for question, answer in answers.items():
+        end = end_of(question, answer)
+        if end in differ:
+            differ[end].append(" ".join(question))
+        shapes = ", dynamic shapes" * question.kind.endswith("dynamic")
+        ends[f"op_db, {question.dtype}{shapes}", end] += 1
+    return {
+        "date": datetime.date.today().isoformat(),
+        "torch": torch.__version__.partition("+")[0],
+        "counts": {
+            row: {end: ends[row, end] for end in ENDS}
+            for row in dict.fromkeys(row for row, _ in ends)
+        },
+        "failed": sorted(differ.pop("wrong")),
+        **{end: sorted(names) for end, names in differ.items()},
+    }
+
+
 def report(answers: Mapping[Question, Mapping[str, Any]]) -> int:
     """Prints what was found; returns the number of wrong answers."""
-    ends: Counter[tuple[str, str]] = Counter()
+    found = count(answers)
     for question, answer in answers.items():
-        faults = unexplained(question, answer["faults"])
-        end = "equal" if answer["calls"] else "refused by eager mode"
-        if faults:
-            too = all(fault.startswith(CPU_TOO) for fault in faults)
-            end = "as on the CPU" if too else "wrong"
-        shapes = ", dynamic shapes" * question.kind.endswith("dynamic")
-        ends[f"{question.dtype}{shapes}", end] += 1
         for fault in answer["faults"]:
             print(" ".join(question), fault, sep=": ")
-    for row in dict.fromkeys(row for row, _ in ends):
-        print(row, *(f"{ends[row, end]:5} {end}" for end in ENDS))
-    return sum(n for (_, end), n in ends.items() if end == "wrong")
+    for row, ends in found["counts"].items():
+        print(row, *(f"{ends[end]:5} {end}" for end in ENDS))
+    return len(found["failed"])
+
+
+def record(answers: Mapping[Question, Mapping[str, Any]]) -> None:
+    """Keeps the counts of all answers that a build has given."""
+    ours = {q: answers[q] for q in sorted(answers) if q.kind in KINDS}
+    RECORD.write_text(json.dumps(count(ours), indent=1) + "\n")

@@ -166,6 +166,15 @@ def collect(
             thread.join()
 
 
+def tell_stale(answers: Answers, kinds: Sequence[str]) -> int:
+    """Prints the lines of the list that a sweep no longer needs."""
+    found = {question: a["faults"] for question, a in answers.items()}
+    lines = stale(found, questions(kinds=kinds))
+    for known in lines:
+        print(f"no longer needed in operators_known.toml: {known}")
+    return len(lines)
+
+
 def report(answers: Answers, whole: bool) -> int:
     """Prints what was found; returns the number of faults.
 
@@ -183,10 +192,7 @@ def report(answers: Answers, whole: bool) -> int:
         for fault in faults:
             wrong += 1
             print(" ".join(question), fault, sep=": ")
-    found = {question: a["faults"] for question, a in answers.items()}
-    for known in stale(found, questions()) if whole else []:
-        wrong += 1
-        print(f"no longer needed in operators_known.toml: {known}")
+    wrong += tell_stale(answers, KINDS) if whole else 0
     columns = ("right", "listed", "wrong", "calls")
     print(f"{'dtype':10}", *(f"{column:>8}" for column in columns))
     for dtype in dict.fromkeys(question.dtype for question in answers):
@@ -217,6 +223,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--compiled", action="store_true", help="by torch.compile, and eager"
     )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="keep the counts of all compiled answers for the book",
+    )
     parser.add_argument("--work", type=int, help=argparse.SUPPRESS)
     if "--compiled" in sys.argv:
         kinds, dtypes = sweep_compiled.KINDS, sweep_compiled.DTYPES
@@ -243,7 +254,10 @@ def main() -> int:
     answers = read(file)
     asked = {question: answers[question] for question in wanted}
     if arguments.compiled:
-        return min(sweep_compiled.report(asked), 1)
+        if arguments.record:
+            sweep_compiled.record(answers)
+        wrong = sweep_compiled.report(asked)
+        return min(wrong + tell_stale(asked, sweep_compiled.KINDS), 1)
     return min(report(asked, whole=arguments.samples == ALL), 1)
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import operators_known
+import sweep_compiled
 import sweep_operators
 from _fresh import prints, without_kernel
 from _operators import ENTRIES, KINDS, applies, check, faults
@@ -90,7 +91,7 @@ def test_the_list_names_what_there_is() -> None:
             Question(name, dtype, kind)
             for name in ENTRIES
             for dtype in ("float32", "bfloat16", "complex64", "int64", "bool")
-            for kind in KINDS
+            for kind in KINDS + sweep_compiled.KINDS
         ]
         assert any(known.covers(question) for question in questions), known
         assert known.reason.endswith("."), known
@@ -105,6 +106,7 @@ def test_a_line_of_the_list_must_be_needed(monkeypatch) -> None:
     assert stale({asked: ["result 0: value: 1"]}, [asked, other]) == []
     assert stale({asked: []}, [asked, other]) == [line]
     assert stale({asked: []}, [asked, more]) == []
+    assert stale({other: []}, [other]) == []  # a sweep that it is not of
     assert stale({asked: [], more: ["value"]}, [asked, more]) == []
     assert unexplained(asked, ["value: 1", "dtype: 2"]) == ["dtype: 2"]
     assert unexplained(other, ["value: 1"]) == ["value: 1"]

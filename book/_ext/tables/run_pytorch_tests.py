@@ -1,16 +1,16 @@
-"""The table of book/howto/run-pytorch-tests.md: what a run has counted."""
+"""The tables of book/howto/run-pytorch-tests.md and of the chapter compile."""
 
 from rows import recorded
 from tables.common import table
 
-READS = ("book/rows/run_pytorch_tests.json",)
-# The file has what `backend/tests/sweep_databases.py --record` has kept.
+READS = ("book/rows/run_pytorch_tests.json", "book/rows/compile.json")
+# The files have what `sweep_databases.py` and `sweep_compiled.py` have kept.
 PAGE = "run_pytorch_tests"
 
 
-def databases() -> str:
+def databases(page: str = PAGE) -> str:
     """How the tests of PyTorch's databases ended on the device."""
-    kept = recorded(PAGE)
+    kept = recorded(page)
     rows = [
         (f"`{name}`", str(sum(ends.values())), *map(str, ends.values()))
         for name, ends in kept["counts"].items()
