@@ -18,6 +18,7 @@ DRIVERS = {
     "device_streams.cpp": ["stress", "exit"],
     "device_graphs.cpp": ["1000"],
     "pool_stress.cpp": ["20"],
+    "outcome_threads.cpp": ["2000"],
 }
 LAUNCH_MODES = ["auto", "async", "blocking"]
 SANITIZERS = {

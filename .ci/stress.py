@@ -33,6 +33,7 @@ CONCURRENT = (
     "sharing",
     "host_allocator",
     "bindings",
+    "distributed",
     "generator",
     "graph",
     "memory",

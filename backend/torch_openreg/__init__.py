@@ -95,6 +95,7 @@ def _register() -> None:
         module = importlib.import_module(f"torch_openreg.{name}")
         sys.modules[f"torch.{name}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    importlib.import_module("torch_openreg.distributed").register()
 
 
 # [/py-register]

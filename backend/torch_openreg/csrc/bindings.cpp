@@ -179,6 +179,7 @@ void bind(py::module_& m) {
   bind_streams(m);
   bind_trace(m);
   bind_compiled(m);
+  bind_distributed(m);
 }
 
 }  // namespace

@@ -23,5 +23,6 @@ void bind_memory(pybind11::module_& m);
 void bind_streams(pybind11::module_& m);
 void bind_trace(pybind11::module_& m);
 void bind_compiled(pybind11::module_& m);
+void bind_distributed(pybind11::module_& m);
 
 }  // namespace openreg

@@ -1,0 +1,249 @@
+#include "csrc/distributed/backend.h"
+
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+namespace openreg {
+namespace {
+
+using c10::intrusive_ptr;
+using c10d::OpType;
+using WorkPtr = Collectives::WorkPtr;
+
+// Raises again what is handled, an error of the transport's as one of c10d's.
+[[noreturn]] void raise_as_ours(const std::string& who) {
+  try {
+    throw;
+  } catch (const c10::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    TORCH_CHECK_WITH(
+        DistBackendError,
+        false,
+        "openreg: ",
+        who,
+        " cannot reach another: ",
+        error.what());
+  }
+}
+
+bool has_default(const c10d::ProcessGroup& group) {
+  try {
+    return group.getBackend(group.getBackendType()) != nullptr;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+Collectives::Collectives(intrusive_ptr<c10d::Backend> transport)
+    : Backend(transport->getRank(), transport->getSize()),
+      transport_(std::move(transport)) {}
+
+Collectives::~Collectives() = default;
+
+const std::string Collectives::getBackendName() const {
+  return "orccl";
+}
+
+// [backend-split] Part of a group is part of its transport.
+// Groups of several devices split every backend with the options of this one,
+// so these are the transport's own; and with one store.
+intrusive_ptr<c10d::Backend::Options> Collectives::getBackendOptions() {
+  return transport_->getBackendOptions();
+}
+
+bool Collectives::supportsSplitting() const {
+  return transport_->supportsSplitting();
+}
+
+intrusive_ptr<c10d::Backend> Collectives::split(
+    const intrusive_ptr<c10d::Store>& store,
+    const std::vector<int>& ranks,
+    const intrusive_ptr<Options>& options) {
+  const auto ours =
+      c10::make_intrusive<c10d::PrefixStore>(getBackendName(), store);
+  auto part = transport_->split(ours, ranks, options);
+  return part ? c10::make_intrusive<Collectives>(std::move(part)) : nullptr;
+}
+// [/backend-split]
+
+void Collectives::setTimeout(std::chrono::milliseconds timeout) {
+  transport_->setTimeout(timeout);
+}
+
+void Collectives::setSequenceNumberForGroup() {}
+
+uint64_t Collectives::getSequenceNumberForGroup() {
+  const std::lock_guard lock(mutex_);
+  return number_;
+}
+
+// [backend-coalesce] Between these, calls are collected, and refuse nothing.
+// PyTorch keeps a list of its own meanwhile. What raises there leaves the list
+// behind, and each later call would join it and do nothing.
+bool Collectives::supportsCoalescing() const {
+  return true;
+}
+
+void Collectives::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  coalescing_ = make_flight();
+  refused_ = nullptr;
+}
+
+WorkPtr Collectives::endCoalescing() {
+  const std::lock_guard lock(mutex_);
+  const auto flight = std::exchange(coalescing_, nullptr);
+  if (const auto refused = std::exchange(refused_, nullptr)) {
+    std::rethrow_exception(refused);
+  }
+  if (flight == nullptr || (flight->operations.empty() && !flight->stream)) {
+    return nullptr;
+  }
+  flight->depart();
+  return work_of(
+      {"c10d::coalesced", OpType::COALESCED, {}, {}, nullptr, nullptr, 0, {}},
+      flight);
+}
+// [/backend-coalesce]
+
+// [backend-start] From a call to a Work.
+WorkPtr Collectives::start(const std::function<Operations()>& prepare) {
+  const std::lock_guard lock(mutex_);
+  try {
+    return add(prepare());
+  } catch (...) {
+    if (coalescing_ == nullptr) {
+      raise_as_ours(c10::str("rank ", rank_, " of ", size_));
+    }
+    refused_ = std::current_exception();
+    return work_of(
+        {"c10d::coalesced", OpType::COALESCED, {}, {}, nullptr, nullptr, 0, {}},
+        coalescing_);
+  }
+}
+
+WorkPtr Collectives::add(Operations operations) {
+  choose(device_of(operations));
+  const bool collects = coalescing_ != nullptr;
+  if (collects && coalescing_->stream) {  // somebody waited meanwhile
+    coalescing_ = make_flight();
+  }
+  const auto flight = collects ? coalescing_ : make_flight();
+  Operation all = operations.front();
+  all.results.clear();
+  for (auto& operation : operations) {
+    if (size_ > 1 && !operation.handshake && !isP2POp(operation.type)) {
+      operation.handshake = agree_with_neighbours(operation);
+    }
+    all.results.insert(
+        all.results.end(), operation.results.begin(), operation.results.end());
+    flight->operations.push_back(std::move(operation));
+  }
+  if (!collects) {
+    flight->depart();
+  }
+  return work_of(all, flight);
+}
+// [/backend-start]
+
+WorkPtr Collectives::work_of(
+    const Operation& operation, std::shared_ptr<Flight> flight) {
+  return c10::make_intrusive<CollectiveWork>(
+      rank_, operation, std::move(flight), ++number_);
+}
+
+std::shared_ptr<Flight> Collectives::make_flight() {
+  // Whoever holds the Work of an unlaunched flight may outlive this group.
+  const auto self =
+      intrusive_ptr<Collectives>::unsafe_reclaim_from_nonowning(this);
+  return std::make_shared<Flight>([self](Flight& flight) {
+    const std::lock_guard lock(self->mutex_);
+    if (flight.operations.empty()) {
+      return;
+    }
+    launch_flight(flight, *self->lane_, self->transport_);
+  });
+}
+
+c10::DeviceIndex Collectives::device_of(const Operations& operations) const {
+  const auto& first = operations.front();
+  const auto& tensors = first.inputs.empty() ? first.results : first.inputs;
+  if (!tensors.empty()) {
+    return tensors.front().device().index();
+  }
+  if (lane_) {
+    return lane_->stream().device_index();
+  }
+  return bound_device_id_ ? bound_device_id_->index() : current_device();
+}
+
+// [backend-default] Who names no backend gets Gloo's name as the default.
+// PyTorch then looks for that one where it has no tensor to ask, as in DDP, and
+// there is none in this group.
+void Collectives::mend_default() const {
+  try {
+    const auto group = c10d::resolve_process_group(getGroupUid());
+    if (!has_default(*group)) {
+      group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+    }
+  } catch (const c10::Error&) {
+    // It is used without a group.
+  }
+}
+// [/backend-default]
+
+// [backend-lane] A group has one device, hence one order of its collectives.
+void Collectives::choose(c10::DeviceIndex device) {
+  if (!lane_) {
+    lane_.emplace(device);
+    mend_default();
+  }
+  TORCH_CHECK(
+      lane_->stream().device_index() == device,
+      "openreg: this group has run collectives on ",
+      lane_->stream().device(),
+      ", and these tensors are on openreg:",
+      static_cast<int>(device),
+      ". A process uses one device in a group: call torch.openreg.set_device() "
+      "with its own before, or make another group.");
+}
+// [/backend-lane]
+
+// [backend-shake] Words that have been asked for will come, so they have memory.
+// A kernel may be dropped before it has heard them, and without them the
+// transport would stand still for all that come later.
+std::shared_ptr<Handshake> Collectives::shake_hands(
+    const std::vector<Handshake::Side>& told,
+    const std::vector<Handshake::Side>& expected,
+    int tag) {
+  std::erase_if(handshakes_, [](const auto& each) { return each->is_over(); });
+  return handshakes_.emplace_back(
+      std::make_shared<Handshake>(*transport_, rank_, told, expected, tag));
+}
+// [/backend-shake]
+
+// [backend-agree] Each rank tells the next, and hears from the one before.
+// If any two differ, then some neighbours do.
+std::shared_ptr<Handshake> Collectives::agree_with_neighbours(
+    const Operation& operation) {
+  Handshake::Terms terms{
+      operation.type, c10::ScalarType::Undefined, 0, operation.detail};
+  for (const auto* const tensors : {&operation.inputs, &operation.results}) {
+    if (!tensors->empty()) {
+      const auto& tensor = tensors->front();
+      const bool first = terms.dtype == c10::ScalarType::Undefined;
+      terms.dtype = tensor.scalar_type();
+      terms.elements =
+          first ? tensor.numel() : std::min(terms.elements, tensor.numel());
+    }
+  }
+  const int next = (rank_ + 1) % size_, last = (rank_ + size_ - 1) % size_;
+  return shake_hands({{next, terms}}, {{last, terms}}, handshake_tag);
+}
+// [/backend-agree]
+
+}  // namespace openreg

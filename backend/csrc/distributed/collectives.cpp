@@ -1,0 +1,480 @@
+#include "csrc/aten/forms/alias.h"
+#include "csrc/distributed/backend.h"
+#include "csrc/distributed/checks.h"
+
+// Each collective: what is refused, what the transport gets in the place of the
+// tensors, and what is left to do when it is done.
+
+namespace openreg {
+
+static Tensors bytes_of(const Tensors& tensors) {
+  Tensors all;
+  for (const auto& tensor : tensors) {
+    all.push_back(bytes_of(tensor));
+  }
+  return all;
+}
+
+namespace {
+
+using c10d::OpType;
+using c10d::ReduceOp;
+using WorkPtr = Collectives::WorkPtr;
+
+std::vector<int64_t> numels_of(const Tensors& tensors) {
+  std::vector<int64_t> all;
+  for (const auto& tensor : tensors) {
+    all.push_back(tensor.numel());
+  }
+  return all;
+}
+
+Tensors aliases_of(const Tensors& tensors) {
+  Tensors aliases;
+  for (const auto& tensor : tensors) {
+    aliases.push_back(own(tensor));
+  }
+  return aliases;
+}
+
+// [collectives-average] A mean is a sum, divided in the same kernel.
+template <typename Options>
+std::function<void()> divide_after_sum(
+    Options& options, const Tensors& aliases, int size) {
+  if (options.reduceOp != ReduceOp::AVG) {
+    return nullptr;
+  }
+  options.reduceOp = ReduceOp::SUM;
+  return [aliases, size] {
+    for (const auto& alias : aliases) {
+      if (c10::isIntegralType(alias.scalar_type(), /*includeBool=*/true)) {
+        alias.div_(size, "trunc");
+      } else {
+        alias.div_(size);
+      }
+    }
+  };
+}
+// [/collectives-average]
+
+}  // namespace
+
+WorkPtr Collectives::broadcast(
+    Tensors& tensors, const c10d::BroadcastOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::broadcast";
+    check_tensors(name, {}, {only(name, tensors)});
+    const auto post = [x = bytes_of(tensors),
+                       options](auto& transport) mutable {
+      return transport.broadcast(x, options);
+    };
+    return Operations{
+        {name,
+         OpType::BROADCAST,
+         {},
+         tensors,
+         post,
+         nullptr,
+         options.rootRank}};
+  });
+}
+
+// [collectives-allreduce] As each of them: check, alias, and say what to post.
+WorkPtr Collectives::allreduce(
+    Tensors& tensors, const c10d::AllreduceOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::allreduce";
+    check_tensors(name, {}, {only(name, tensors)});
+    check_reduction(name, tensors[0], options.reduceOp);
+    auto x = aliases_of(tensors);
+    auto asked = options;
+    const auto divide = divide_after_sum(asked, x, size_);
+    const auto post = [x, asked](auto& transport) mutable {
+      return transport.allreduce(x, asked);
+    };
+    return Operations{
+        {name, OpType::ALLREDUCE, {}, tensors, post, divide, options.reduceOp}};
+  });
+}
+// [/collectives-allreduce]
+
+WorkPtr Collectives::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::allreduce_coalesced";
+    check_tensors(name, {}, tensors);
+    Operations operations;
+    for (const auto& tensor : tensors) {
+      check_reduction(name, tensor, options.reduceOp);
+      Tensors x{own(tensor)};
+      c10d::AllreduceOptions asked = options;
+      const auto divide = divide_after_sum(asked, x, size_);
+      const auto post = [x, asked](auto& transport) mutable {
+        return transport.allreduce(x, asked);
+      };
+      operations.push_back(
+          {name,
+           OpType::ALLREDUCE_COALESCED,
+           {},
+           {tensor},
+           post,
+           divide,
+           options.reduceOp});
+    }
+    return operations;
+  });
+}
+
+WorkPtr Collectives::reduce(
+    Tensors& tensors, const c10d::ReduceOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::reduce";
+    check_tensors(name, {}, {only(name, tensors)});
+    check_reduction(name, tensors[0], options.reduceOp);
+    auto x = aliases_of(tensors);
+    auto asked = options;
+    auto divide = divide_after_sum(asked, x, size_);
+    if (options.rootRank != rank_) {
+      divide = nullptr;
+    }
+    const auto post = [x, asked](auto& transport) mutable {
+      return transport.reduce(x, asked);
+    };
+    return Operations{
+        {name,
+         OpType::REDUCE,
+         {},
+         tensors,
+         post,
+         divide,
+         options.rootRank << 8 | options.reduceOp}};
+  });
+}
+
+Operation Collectives::gather_into(
+    const at::Tensor& output,
+    const at::Tensor& input,
+    const c10d::AllgatherOptions& options) const {
+  const char* const name = "c10d::_allgather_base";
+  check_tensors(name, {input}, {output});
+  check_parts(name, output, input, size_);
+  return {
+      name,
+      OpType::_ALLGATHER_BASE,
+      {input},
+      {output},
+      [to = bytes_of(output), from = bytes_of(input), options](
+          auto& transport) mutable {
+        return transport._allgather_base(to, from, options);
+      },
+      nullptr};
+}
+
+Operation Collectives::gather_all(
+    const Tensors& outputs,
+    const at::Tensor& input,
+    const c10d::AllgatherOptions& options) const {
+  const char* const name = "c10d::allgather";
+  check_alike(name, input, outputs, size_);
+  check_tensors(name, {input}, outputs);
+  return {
+      name,
+      OpType::ALLGATHER,
+      {input},
+      outputs,
+      [to = std::vector<Tensors>{bytes_of(outputs)},
+       from = Tensors{bytes_of(input)},
+       options](auto& transport) mutable {
+        return transport.allgather(to, from, options);
+      },
+      nullptr};
+}
+
+WorkPtr Collectives::allgather(
+    std::vector<Tensors>& outputs,
+    Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  return start([&] {
+    const auto& input = only("c10d::allgather", inputs);
+    TORCH_CHECK(
+        outputs.size() == 1,
+        "openreg: c10d::allgather takes one list of outputs, not ",
+        outputs.size(),
+        ".");
+    return Operations{gather_all(outputs[0], input, options)};
+  });
+}
+
+WorkPtr Collectives::_allgather_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    const c10d::AllgatherOptions& options) {
+  return start([&] { return Operations{gather_into(output, input, options)}; });
+}
+
+WorkPtr Collectives::allgather_coalesced(
+    std::vector<Tensors>& outputs,
+    Tensors& inputs,
+    const c10d::AllgatherOptions& options) {
+  return start([&] {
+    check_some("c10d::coalesced", inputs);
+    Operations operations;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Tensors of_input;
+      for (const auto& of_rank : outputs) {
+        of_input.push_back(of_rank.at(i));
+      }
+      operations.push_back(gather_all(of_input, inputs[i], options));
+    }
+    return operations;
+  });
+}
+
+WorkPtr Collectives::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  return start([&] {
+    check_some("c10d::coalesced", inputs);
+    Operations operations;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      operations.push_back(gather_into(outputs.at(i), inputs[i], options));
+    }
+    return operations;
+  });
+}
+
+WorkPtr Collectives::gather(
+    std::vector<Tensors>& outputs,
+    Tensors& inputs,
+    const c10d::GatherOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::gather";
+    const auto& input = only(name, inputs);
+    const bool root = options.rootRank == rank_;
+    const Tensors results = root && !outputs.empty() ? outputs[0] : Tensors();
+    check_alike(name, input, results, root ? size_ : 0);
+    check_tensors(name, inputs, results);
+    auto to =
+        root ? std::vector<Tensors>{bytes_of(results)} : std::vector<Tensors>();
+    const auto post =
+        [to, from = bytes_of(inputs), options](auto& transport) mutable {
+          return transport.gather(to, from, options);
+        };
+    return Operations{
+        {name,
+         OpType::GATHER,
+         inputs,
+         results,
+         post,
+         nullptr,
+         options.rootRank}};
+  });
+}
+
+WorkPtr Collectives::scatter(
+    Tensors& outputs,
+    std::vector<Tensors>& inputs,
+    const c10d::ScatterOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::scatter";
+    const auto& output = only(name, outputs);
+    const bool root = options.rootRank == rank_;
+    const Tensors parts = root && !inputs.empty() ? inputs[0] : Tensors();
+    check_alike(name, output, parts, root ? size_ : 0);
+    check_tensors(name, parts, outputs);
+    auto from =
+        root ? std::vector<Tensors>{bytes_of(parts)} : std::vector<Tensors>();
+    const auto post =
+        [to = bytes_of(outputs), from, options](auto& transport) mutable {
+          return transport.scatter(to, from, options);
+        };
+    return Operations{
+        {name,
+         OpType::SCATTER,
+         parts,
+         outputs,
+         post,
+         nullptr,
+         options.rootRank}};
+  });
+}
+
+WorkPtr Collectives::reduce_scatter(
+    Tensors& outputs,
+    std::vector<Tensors>& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::reduce_scatter";
+    const auto& output = only(name, outputs);
+    const auto parts = inputs.empty() ? Tensors() : inputs[0];
+    check_alike(name, output, parts, size_);
+    check_tensors(name, parts, outputs);
+    check_reduction(name, output, options.reduceOp);
+    auto to = aliases_of(outputs);
+    auto asked = options;
+    const auto divide = divide_after_sum(asked, to, size_);
+    const auto post = [to,
+                       from = std::vector<Tensors>{aliases_of(parts)},
+                       asked](auto& transport) mutable {
+      return transport.reduce_scatter(to, from, asked);
+    };
+    return Operations{
+        {name,
+         OpType::REDUCE_SCATTER,
+         parts,
+         outputs,
+         post,
+         divide,
+         options.reduceOp}};
+  });
+}
+
+Operation Collectives::scatter_from(
+    const at::Tensor& output,
+    const at::Tensor& input,
+    c10d::ReduceScatterOptions options) const {
+  const char* const name = "c10d::_reduce_scatter_base";
+  check_tensors(name, {input}, {output});
+  check_parts(name, input, output, size_);
+  check_reduction(name, input, options.reduceOp);
+  const int64_t detail = options.reduceOp;
+  auto to = own(output);
+  const auto divide = divide_after_sum(options, {to}, size_);
+  return {
+      name,
+      OpType::_REDUCE_SCATTER_BASE,
+      {input},
+      {output},
+      [to, from = own(input), options](auto& transport) mutable {
+        return transport._reduce_scatter_base(to, from, options);
+      },
+      divide,
+      detail};
+}
+
+WorkPtr Collectives::_reduce_scatter_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    const c10d::ReduceScatterOptions& options) {
+  return start(
+      [&] { return Operations{scatter_from(output, input, options)}; });
+}
+
+WorkPtr Collectives::reduce_scatter_tensor_coalesced(
+    Tensors& outputs,
+    Tensors& inputs,
+    const c10d::ReduceScatterOptions& options) {
+  return start([&] {
+    check_some("c10d::coalesced", inputs);
+    Operations operations;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      operations.push_back(scatter_from(outputs.at(i), inputs[i], options));
+    }
+    return operations;
+  });
+}
+
+// [collectives-pairs] What each pair of ranks exchanges is a matter of two.
+std::shared_ptr<Handshake> Collectives::agree_in_pairs(
+    OpType type,
+    c10::ScalarType dtype,
+    const std::vector<int64_t>& sent,
+    const std::vector<int64_t>& received) {
+  std::vector<Handshake::Side> told, expected;
+  for (int other = 0; other < size_; ++other) {
+    if (other != rank_) {
+      told.push_back({other, {type, dtype, sent.at(other), 0}});
+      expected.push_back({other, {type, dtype, received.at(other), 0}});
+    }
+  }
+  return shake_hands(told, expected, handshake_tag);
+}
+// [/collectives-pairs]
+
+WorkPtr Collectives::alltoall_base(
+    at::Tensor& output,
+    at::Tensor& input,
+    std::vector<int64_t>& output_sizes,
+    std::vector<int64_t>& input_sizes,
+    const c10d::AllToAllOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::alltoall_base";
+    check_tensors(name, {input}, {output});
+    c10d::checkSplitSizes(input_sizes, input, size_);
+    c10d::checkSplitSizes(output_sizes, output, size_);
+    // Rows as a caller counts them, in elements.
+    const auto elements = [&](std::vector<int64_t> sizes, const auto& tensor) {
+      if (sizes.empty()) {
+        return std::vector<int64_t>(size_, tensor.numel() / size_);
+      }
+      for (auto& size : sizes) {
+        size *= tensor.size(0) == 0 ? 0 : tensor.numel() / tensor.size(0);
+      }
+      return sizes;
+    };
+    const auto in_bytes = [](std::vector<int64_t> sizes, const auto& tensor) {
+      for (auto& size : sizes) {
+        size *= static_cast<int64_t>(tensor.element_size());
+      }
+      return sizes;
+    };
+    const auto sent = elements(input_sizes, input);
+    const auto received = elements(output_sizes, output);
+    check_dtype(name, input, output);
+    const auto post = [to = bytes_of(output),
+                       from = bytes_of(input),
+                       to_sizes = in_bytes(received, output),
+                       from_sizes = in_bytes(sent, input),
+                       options](auto& transport) mutable {
+      return transport.alltoall_base(to, from, to_sizes, from_sizes, options);
+    };
+    return Operations{
+        {name,
+         OpType::ALLTOALL_BASE,
+         {input},
+         {output},
+         post,
+         nullptr,
+         0,
+         agree_in_pairs(
+             OpType::ALLTOALL_BASE, input.scalar_type(), sent, received)}};
+  });
+}
+
+WorkPtr Collectives::alltoall(
+    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  return start([&] {
+    const char* const name = "c10d::alltoall";
+    check_tensors(name, inputs, outputs);
+    check_exchange(name, inputs, outputs, size_);
+    const auto post = [to = bytes_of(outputs),
+                       from = bytes_of(inputs),
+                       options](auto& transport) mutable {
+      return transport.alltoall(to, from, options);
+    };
+    return Operations{
+        {name,
+         OpType::ALLTOALL,
+         inputs,
+         outputs,
+         post,
+         nullptr,
+         0,
+         agree_in_pairs(
+             OpType::ALLTOALL,
+             inputs[0].scalar_type(),
+             numels_of(inputs),
+             numels_of(outputs))}};
+  });
+}
+
+WorkPtr Collectives::barrier(const c10d::BarrierOptions& options) {
+  return start([&] {
+    const auto post = [options](auto& transport) {
+      return transport.barrier(options);
+    };
+    return Operations{
+        {"c10d::barrier", OpType::BARRIER, {}, {}, post, nullptr}};
+  });
+}
+
+}  // namespace openreg

@@ -1,0 +1,380 @@
+#include "csrc/distributed/flight.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/StreamGuard.h>
+
+#include "csrc/aten/forms/alias.h"
+#include "csrc/graph/capture.h"
+#include "csrc/runtime/allocator.h"
+#include "csrc/runtime/launch.h"
+
+namespace openreg {
+namespace {
+
+using c10::Stream;
+using c10::StreamGuard;
+
+std::string describe(const Operation& operation) {
+  std::ostringstream text;
+  text << operation.name;
+  const auto& some =
+      operation.inputs.empty() ? operation.results : operation.inputs;
+  if (!some.empty()) {
+    const auto& tensor = some.front();
+    text << " of " << tensor.scalar_type() << tensor.sizes() << " on "
+         << tensor.device();
+  }
+  return text.str();
+}
+
+std::string describe(const Handshake::Terms& terms) {
+  return c10::str(
+      c10d::opTypeToString(terms.type),
+      " of ",
+      terms.elements,
+      " elements of ",
+      terms.dtype);
+}
+
+// What the device owns of a flight. It may run many times, if a graph has it.
+class Kernel {
+ public:
+  Kernel(
+      const Operation* operations,
+      size_t count,
+      std::shared_ptr<Outcome> outcome,
+      c10::intrusive_ptr<c10d::Backend> transport)
+      : outcome_(std::move(outcome)), transport_(std::move(transport)) {
+    for (const Operation& operation : c10::ArrayRef(operations, count)) {
+      parts_.push_back(
+          {operation.handshake,
+           operation.type == c10d::OpType::RECV ||
+               operation.type == c10d::OpType::RECVANYSOURCE,
+           operation.post,
+           operation.finish,
+           describe(operation),
+           nullptr});
+    }
+  }
+  // The device drops what is behind a failed kernel.
+  ~Kernel() {
+    if (!has_run_) {
+      outcome_->give_up();
+    }
+  }
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  // [flight-kernel] Hands all to the transport, and waits for each.
+  // It does so even after an error, as memory is in use until the end.
+  void run() {
+    std::exception_ptr error;
+    for (Part& part : parts_) {
+      attempt(part, error, [&] {
+        if (part.handshake && !part.receives) {
+          part.handshake->await();
+        }
+        part.work = part.post(*transport_);
+      });
+    }
+    for (Part& part : parts_) {
+      if (const auto work = std::exchange(part.work, nullptr)) {
+        attempt(part, error, [&] { end(part, *work); });
+      }
+    }
+    has_run_ = true;
+    outcome_->finish(error);
+  }
+  // [/flight-kernel]
+
+ private:
+  struct Part {
+    std::shared_ptr<Handshake> handshake;
+    bool receives;  // and so waits for it in `post`
+    Operation::Post post;
+    std::function<void()> finish;
+    std::string call;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  static void end(const Part& part, c10d::Work& work) {
+    work.wait();
+    if (part.finish) {
+      const KernelScope scope(host_memory);
+      part.finish();
+    }
+  }
+
+  template <typename Step>
+  void attempt(const Part& part, std::exception_ptr& error, Step&& step) const {
+    try {
+      step();
+    } catch (const std::exception& raised) {
+      const auto* const ours = dynamic_cast<const c10::Error*>(&raised);
+      const auto text = c10::str(
+          "openreg: ",
+          part.call,
+          " failed on rank ",
+          transport_->getRank(),
+          " of ",
+          transport_->getSize(),
+          ": ",
+          ours ? ours->what_without_backtrace() : raised.what());
+      if (!error) {
+        error = std::make_exception_ptr(
+            c10::DistBackendError({__func__, __FILE__, __LINE__}, text));
+      }
+    }
+  }
+
+  const std::shared_ptr<Outcome> outcome_;
+  const c10::intrusive_ptr<c10d::Backend> transport_;
+  std::vector<Part> parts_;
+  bool has_run_ = false;
+};
+
+void order(const Stream& before, const Stream& after) {
+  c10::Event event(c10::kPrivateUse1);
+  event.record(before);
+  event.block(after);
+}
+
+// Nobody gets a block of these until `stream` has come so far.
+void keep(const std::vector<at::Tensor>& tensors, const Stream& stream) {
+  for (const auto& tensor : tensors) {
+    device_allocator()->recordStream(tensor.storage().data_ptr(), stream);
+  }
+}
+
+template <typename Step>
+void launch_on(const Stream& stream, const char* name, Step&& step) {
+  const StreamGuard guard(stream);
+  const Call call(stream.device_index(), name);
+  launch(call, Runs::kQueued, std::forward<Step>(step));
+}
+
+}  // namespace
+
+// [flight-launch] On a stream of its own, between two events.
+// A message may wait for one that comes later, so each has a stream for itself.
+void launch_flight(
+    Flight& flight,
+    const Lane& lane,
+    const c10::intrusive_ptr<c10d::Backend>& transport) {
+  const auto operations = std::exchange(flight.operations, {});
+  const auto device = lane.stream().device_index();
+  const bool messages = std::ranges::all_of(
+      operations, [](const auto& each) { return isP2POp(each.type); });
+  // Where each launch waits, messages that cross are on their way together.
+  const bool waits = orStreamRunsInline(handle_of(lane.stream())) != 0;
+  const size_t kernels = messages && !waits ? operations.size() : 1;
+  flight.outcome->expect(kernels);
+  std::vector<Stream> streams;
+  for (size_t i = 0; i < kernels; ++i) {
+    const auto own = messages ? std::make_shared<Lane>(device) : nullptr;
+    const Stream stream = own ? own->stream() : lane.stream();
+    const auto kernel = std::make_shared<Kernel>(
+        &operations[i], operations.size() / kernels, flight.outcome, transport);
+    order(get_stream(device), stream);
+    launch_on(stream, operations[i].name, [kernel, own] { kernel->run(); });
+    streams.push_back(stream);
+  }
+  flight.stream = streams.back();
+  for (const Stream& stream : streams) {
+    order(stream, *flight.stream);
+  }
+  flight.end.record(*flight.stream);
+  for (const auto& operation : operations) {
+    keep(operation.inputs, *flight.stream);
+    keep(operation.results, *flight.stream);
+  }
+}
+// [/flight-launch]
+
+namespace {
+
+Handshake::Side read(const at::Tensor& words, int rank) {
+  const auto* const w = words.const_data_ptr<int64_t>();
+  return {
+      rank,
+      {static_cast<c10d::OpType>(w[0]),
+       static_cast<c10::ScalarType>(w[1]),
+       w[2],
+       w[3]}};
+}
+
+at::Tensor write(const Handshake::Terms& terms) {
+  auto words = at::empty({4}, at::kLong);
+  auto* const w = words.mutable_data_ptr<int64_t>();
+  w[0] = static_cast<int64_t>(terms.type);
+  w[1] = static_cast<int64_t>(terms.dtype);
+  w[2] = terms.elements;
+  w[3] = terms.detail;
+  return words;
+}
+
+}  // namespace
+
+Handshake::Handshake(
+    c10d::Backend& transport,
+    int rank,
+    const std::vector<Side>& told,
+    std::vector<Side> expected,
+    int tag)
+    : rank_(rank), expected_(std::move(expected)) {
+  for (const Side& side : told) {
+    std::vector<at::Tensor> words{write(side.terms)};
+    auto work = transport.send(words, side.rank, tag);
+    told_.push_back({words[0], std::move(work)});
+  }
+  for (const Side& side : expected_) {
+    std::vector<at::Tensor> words{write(side.terms)};
+    auto work = side.rank < 0 ? transport.recvAnysource(words, tag)
+                              : transport.recv(words, side.rank, tag);
+    asked_.push_back({words[0], std::move(work)});
+  }
+}
+
+Handshake::Side Handshake::receive(size_t index) {
+  const auto& packet = asked_[index];
+  packet.work->wait();
+  const int rank = expected_[index].rank;
+  return read(packet.words, rank < 0 ? packet.work->sourceRank() : rank);
+}
+
+void Handshake::await() {
+  if (agreed_) {
+    return;
+  }
+  // What is not sent when its buffer goes is never sent, so wait first.
+  for (const auto& packet : told_) {
+    packet.work->wait();
+  }
+  std::vector<Side> got;
+  for (size_t i = 0; i < asked_.size(); ++i) {
+    got.push_back(receive(i));
+  }
+  over_ = true;
+  for (size_t i = 0; i < got.size(); ++i) {
+    check(expected_[i], got[i]);
+  }
+  agreed_ = true;
+}
+
+Handshake::Side Handshake::await_message() {
+  const Side message = receive(0);
+  source_ = message.rank;
+  over_ = true;
+  return message;
+}
+
+void Handshake::check(const Side& expected, const Side& got) const {
+  const Terms &ours = expected.terms, theirs = got.terms;
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      ours.type == theirs.type && ours.dtype == theirs.dtype &&
+          ours.elements == theirs.elements,
+      "rank ",
+      rank_,
+      " has ",
+      describe(ours),
+      ", and rank ",
+      got.rank,
+      " has ",
+      describe(theirs),
+      ". All ranks of a group make the same calls, in one order.");
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      ours.detail == theirs.detail,
+      "ranks ",
+      rank_,
+      " and ",
+      got.rank,
+      " name different roots or operators.");
+}
+
+bool CollectiveWork::isCompleted() {
+  flight_->depart();
+  return flight_->outcome->is_finished();
+}
+
+bool CollectiveWork::isSuccess() const {
+  return flight_->outcome->is_finished() && !flight_->outcome->error();
+}
+
+std::exception_ptr CollectiveWork::exception() const {
+  return flight_->outcome->error();
+}
+
+// Only the message itself says whose it was.
+int CollectiveWork::sourceRank() const {
+  flight_->depart();
+  wait_on_host(kNoTimeout);
+  return handshake_ ? handshake_->source() : -1;
+}
+
+std::vector<at::Tensor> CollectiveWork::result() {
+  return results_;
+}
+
+void CollectiveWork::wait_on_host(std::chrono::milliseconds timeout) const {
+  TORCH_CHECK(
+      capture_of(current_stream(flight_->stream->device_index())) == nullptr,
+      "openreg: ",
+      name_,
+      " cannot be waited for by the host in a capture, which runs nothing.");
+  const bool ended =
+      without_interpreter_lock([&] { return flight_->outcome->wait(timeout); });
+  TORCH_CHECK_WITH(
+      DistBackendError,
+      ended,
+      "openreg: ",
+      name_,
+      " has not ended within ",
+      timeout.count(),
+      " ms.");
+}
+
+// [flight-wait] The stream waits. The host does only where it has to know.
+bool CollectiveWork::wait(std::chrono::milliseconds timeout) {
+  flight_->depart();
+  if (timeout > kNoTimeout || opType_ == c10d::OpType::BARRIER) {
+    wait_on_host(timeout);
+  }
+  synchronize();
+  return true;
+}
+
+void CollectiveWork::synchronize() {
+  flight_->depart();
+  flight_->outcome->promise();
+  flight_->end.block(get_stream(flight_->stream->device_index()));
+}
+// [/flight-wait]
+
+void CollectiveWork::blockCurrentStream() {
+  synchronize();
+}
+
+// [flight-future] A future of the device is complete when it is launched.
+// Its events, which it records now, make those wait who use its value.
+c10::intrusive_ptr<c10::ivalue::Future> CollectiveWork::getFuture() {
+  flight_->depart();
+  flight_->outcome->promise();
+  auto future = c10::make_intrusive<c10::ivalue::Future>(
+      c10::ListType::create(c10::TensorType::get()),
+      std::vector<c10::Device>{flight_->stream->device()});
+  const StreamGuard guard(*flight_->stream);
+  future->markCompleted(c10::IValue(results_));
+  return future;
+}
+// [/flight-future]
+
+uint64_t CollectiveWork::getSequencenumber() const {
+  return number_;
+}
+
+}  // namespace openreg

@@ -1,0 +1,160 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <c10/core/Event.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "csrc/distributed/lane.h"
+#include "csrc/distributed/outcome.h"
+
+// From the call of a collective to its end: what the transport will be asked
+// for, and what the caller holds meanwhile.
+
+namespace openreg {
+
+// [flight-handshake] What both ends of a transfer must agree on.
+// Each tells the other when it is called, before any stream comes to it. The
+// transport would end the process where sizes differ, or add up what does not
+// belong together, so nothing is handed to it before both have agreed.
+class Handshake {
+ public:
+  struct Terms {
+    c10d::OpType type;
+    c10::ScalarType dtype;
+    int64_t elements;
+    int64_t detail;  // root and operator, or the number of a message
+  };
+  struct Side {
+    int rank;  // -1: whoever tells first
+    Terms terms;
+  };
+
+  Handshake(
+      c10d::Backend& transport,
+      int rank,
+      const std::vector<Side>& told,
+      std::vector<Side> expected,
+      int tag);
+
+  // Waits for what is expected. Raises an error that names both if they differ.
+  void await();
+  void check(const Side& expected, const Side& got) const;
+  // Waits for the one message that is expected, and says what it will be.
+  Side await_message();
+  // Whether the transport is done with the memory of its words.
+  bool is_over() const {
+    return over_;
+  }
+  int source() const {
+    return source_;
+  }
+  // [/flight-handshake]
+
+ private:
+  struct Packet {
+    at::Tensor words;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  Side receive(size_t index);
+
+  const int rank_;
+  std::vector<Side> expected_;
+  std::vector<Packet> told_;
+  std::vector<Packet> asked_;
+  bool agreed_ = false;
+  std::atomic<bool> over_ = false;
+  std::atomic<int> source_ = -1;
+};
+
+// [flight-operation] One collective, as the transport will be asked for it.
+struct Operation {
+  using Post =
+      std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend& transport)>;
+
+  const char* name;  // as in a trace
+  c10d::OpType type;
+  std::vector<at::Tensor> inputs;   // the device's, only read
+  std::vector<at::Tensor> results;  // and written
+  Post post;                        // on aliases that it owns
+  std::function<void()> finish;     // on those, when the transport is done
+  int64_t detail = 0;               // of the terms, too
+  std::shared_ptr<Handshake> handshake{};  // that `post` waits for
+};
+// [/flight-operation]
+
+// Operations that go to the device in one kernel: one, or those between the
+// beginning and the end of a coalescing.
+class Flight {
+ public:
+  using Launch = std::function<void(Flight&)>;
+
+  explicit Flight(Launch launch) : launch_(std::move(launch)) {}
+
+  // Launches it, unless that has been done.
+  void depart() {
+    if (const auto launch = std::exchange(launch_, nullptr)) {
+      launch(*this);
+    }
+  }
+
+  std::vector<Operation> operations;  // until it is launched
+  const std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();
+  c10::Event end{c10::kPrivateUse1};
+  std::optional<c10::Stream> stream;  // that it ends on
+
+ private:
+  Launch launch_;
+};
+
+// Launches the operations of `flight` on `lane`, after what the caller's
+// current stream has been given so far.
+void launch_flight(
+    Flight& flight,
+    const Lane& lane,
+    const c10::intrusive_ptr<c10d::Backend>& transport);
+
+// [flight-work] What the caller of a collective gets, and waits on.
+class CollectiveWork final : public c10d::Work {
+ public:
+  CollectiveWork(
+      int rank,
+      const Operation& operation,
+      std::shared_ptr<Flight> flight,
+      uint64_t number)
+      : Work(rank, operation.type),
+        name_(operation.name),
+        results_(operation.results),
+        handshake_(operation.handshake),
+        flight_(std::move(flight)),
+        number_(number) {}
+
+  bool isCompleted() override;
+  bool isSuccess() const override;
+  std::exception_ptr exception() const override;
+  int sourceRank() const override;
+  std::vector<at::Tensor> result() override;
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override;
+  void blockCurrentStream() override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override;
+  // [/flight-work]
+
+ private:
+  void wait_on_host(std::chrono::milliseconds timeout) const;
+
+  const char* const name_;
+  const std::vector<at::Tensor> results_;
+  const std::shared_ptr<Handshake> handshake_;
+  const std::shared_ptr<Flight> flight_;
+  const uint64_t number_;
+};
+
+}  // namespace openreg

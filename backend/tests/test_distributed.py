@@ -1,0 +1,689 @@
+"""torch.distributed on the device: collectives, streams, faults.
+
+Where it says `both`, the same call runs on tensors of the CPU over Gloo and on
+the device's, in one group, and must give the same.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import _ranks
+
+ROWS = Path(__file__).parents[2] / "book" / "rows"
+pytestmark = pytest.mark.one_mode
+
+# What DDP and its like import, when they are first used.
+PARALLEL = "import torch.distributed.fsdp, torch.distributed.tensor.parallel"
+MODES = pytest.mark.parametrize("mode", ["auto", "async", "blocking"])
+
+
+@pytest.mark.proves("checklist.distributed")
+def test_the_device_has_a_backend_of_its_own() -> None:
+    assert dist.get_default_backend_for_device("openreg") == "orccl"
+    assert dist.is_backend_available("orccl")
+
+
+@pytest.mark.proves("distributed-names")
+def test_every_name_of_the_backend_serves() -> None:
+    _ranks.run(
+        """
+    device = torch.device("openreg", rank)
+    bound = {"device_id": device}
+    ways = (None, {}), (None, bound), ("orccl", {}), ("openreg:orccl", bound)
+    for number, (way, settings) in enumerate((*ways, (BOTH, {}))):
+        begin(way, f"way{number}", **settings)
+        parallel = nn.parallel.DistributedDataParallel
+        model = parallel(nn.Linear(3, 1).to(device))
+        model(torch.ones(3, device=device)).backward()
+        x = torch.full((3,), rank + 1.0, device=device)
+        dist.all_reduce(x)
+        assert x.tolist() == [3.0] * 3, (way, bound, x)
+        with warnings.catch_warnings(action="ignore"):
+            dist.barrier()
+        dist.destroy_process_group()
+    """,
+        first=PARALLEL,
+    )
+
+
+@MODES
+def test_each_operator_reduces_as_gloo_does(mode: str) -> None:
+    _ranks.run(
+        """
+    begin(BOTH)
+    floats = torch.float32, torch.float64, torch.float16, torch.bfloat16
+    integers = torch.int8, torch.uint8, torch.int32, torch.int64
+    names = "SUM PRODUCT MIN MAX BAND BOR BXOR".split()
+    for dtype in (*floats, *integers):
+        for name in names[:4] if dtype.is_floating_point else names:
+            operator = getattr(dist.ReduceOp, name)
+            x = torch.arange(1, 13).view(3, 4).add(5 * rank).to(dtype)
+            y = x.to("openreg")
+            dist.all_reduce(x, operator)
+            dist.all_reduce(y, operator)
+            assert torch.equal(x, y.cpu()), (dtype, name, x, y)
+            for root in range(2):
+                dist.reduce(x, root, operator)
+                dist.reduce(y, root, operator)
+                if rank == root:
+                    assert torch.equal(x, y.cpu()), (dtype, name)
+        y = torch.tensor([1, -7]).add(3 * rank).to(dtype).to("openreg")
+        total = torch.tensor([5, -11]).to(dtype)
+        dist.all_reduce(y, dist.ReduceOp.AVG)
+        floating = dtype.is_floating_point
+        total = total.div(2, rounding_mode=None if floating else "trunc")
+        assert torch.equal(y.cpu(), total.to(dtype)), (dtype, y)
+    x = torch.tensor([1 + 2j, 3j], device="openreg")
+    dist.all_reduce(x)
+    assert x.tolist() == [2 + 4j, 6j]
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
+@pytest.mark.proves("distributed-dtypes")
+@MODES
+def test_tensors_of_each_dtype_move_whole(mode: str) -> None:
+    _ranks.run(
+        """
+    begin(BOTH)
+    dtypes = [
+        torch.float32, torch.bool, torch.int16, torch.uint64,
+        torch.complex64, torch.float8_e4m3fn, torch.complex128,
+    ]
+    def sample(dtype, of, *shape):
+        generator = torch.Generator().manual_seed(of)
+        bits = torch.randint(0, 2, (*shape, dtype.itemsize),
+                             generator=generator, dtype=torch.uint8)
+        return bits.view(dtype).squeeze(-1).to("openreg")
+    def same(one, other):
+        one, other = one.cpu(), other.cpu()
+        assert one.view(torch.uint8).equal(other.view(torch.uint8)), dtype
+    for dtype in dtypes:
+        mine = [sample(dtype, r, 4, 3) for r in range(2)]
+        x = mine[rank].clone()
+        dist.broadcast(x, 1)
+        same(x, mine[1])
+        out = [torch.empty_like(x) for _ in range(2)]
+        dist.all_gather(out, mine[rank])
+        for r in range(2):
+            same(out[r], mine[r])
+        out = torch.empty(8, 3, dtype=dtype, device="openreg")
+        dist.all_gather_into_tensor(out, mine[rank])
+        same(out, torch.cat([m.cpu().view(torch.uint8) for m in mine]))
+        out = [torch.empty_like(x) for _ in range(2)]
+        dist.gather(mine[rank], out if rank == 1 else None, 1)
+        if rank == 1:
+            same(out[0], mine[0])
+            same(out[1], mine[1])
+        out = torch.empty_like(x)
+        dist.scatter(out, mine if rank == 0 else None, 0)
+        same(out, mine[rank])
+        out = [torch.empty_like(x) for _ in range(2)]
+        dist.all_to_all(out, [mine[rank], mine[rank]])
+        for r in range(2):
+            same(out[r], mine[r])
+        one, two = (1, 3) if rank == 0 else (3, 1)
+        out = torch.empty_like(x)
+        splits = ([1, 3], [1, 3]) if rank == 0 else ([3, 1], [3, 1])
+        dist.all_to_all_single(out, mine[rank], *splits)
+        start = 0 if rank == 0 else 1
+        other = mine[1][:3] if rank == 0 else mine[0][1:]
+        own = mine[0][:1] if rank == 0 else mine[1][3:]
+        parts = [own, other] if rank == 0 else [other, own]
+        same(out, torch.cat([p.cpu().view(torch.uint8) for p in parts]))
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
+def test_reduce_scatter_has_all_forms() -> None:
+    _ranks.run("""
+    begin()
+    for operator, factor in (("SUM", 1), ("AVG", 2)):
+        operator = getattr(dist.ReduceOp, operator)
+        whole = torch.arange(8.0, device="openreg") * (rank + 1)
+        expected = torch.arange(8.0).chunk(2)[rank] * 3 / factor
+        out = torch.empty(4, device="openreg")
+        dist.reduce_scatter_tensor(out, whole, operator)
+        assert out.tolist() == expected.tolist()
+        dist.reduce_scatter(out.zero_(), list(whole.chunk(2)), operator)
+        assert out.tolist() == expected.tolist()
+    """)
+
+
+@pytest.mark.proves("distributed-messages")
+@MODES
+def test_messages_may_cross(mode: str) -> None:
+    _ranks.run(
+        """
+    begin()
+    other = 1 - rank
+    x, y = torch.full((2,), rank + 5.0, device="openreg"), None
+    y = torch.empty_like(x)
+    batch = [dist.P2POp(dist.isend, x, other), dist.P2POp(dist.irecv, y, other)]
+    for work in dist.batch_isend_irecv(batch):
+        work.wait()
+    assert y.tolist() == [other + 5.0] * 2
+    if os.environ["OPENREG_LAUNCH"] == "blocking":
+        raise SystemExit  # each launch would wait for the other's
+    sent, got = dist.isend(x + 1, other), dist.irecv(y, other)
+    sent.wait()
+    got.wait()
+    assert y.tolist() == [other + 6.0] * 2
+    if rank == 0:
+        dist.send(x, 1, tag=3)
+        dist.send(x + 2, 1, tag=4)
+    else:
+        four = dist.irecv(y, 0, tag=4)
+        three = dist.irecv(z := torch.empty_like(y), 0, tag=3)
+        three.wait()
+        four.wait()
+        assert (y - z).tolist() == [2.0, 2.0]
+    if rank == 0:
+        assert dist.recv(y) == 1
+        assert y.tolist() == [6.0, 6.0]
+    else:
+        dist.send(x, 0)
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
+def test_objects_travel() -> None:
+    _ranks.run("""
+    for number, way in enumerate((None, "cpu:gloo,openreg:orccl")):
+        begin(way, f"objects{number}")
+        mine = {"rank": rank, "tensor": torch.ones(2, device="openreg")}
+        all_of_them = [None, None]
+        dist.all_gather_object(all_of_them, mine)
+        assert [each["rank"] for each in all_of_them] == [0, 1]
+        assert all_of_them[1]["tensor"].device.type == "openreg"
+        box = [mine if rank == 0 else None]
+        dist.broadcast_object_list(box, 0)
+        assert box[0]["rank"] == 0
+        got = [None]
+        dist.scatter_object_list(got, ["a", "b"] if rank == 0 else None, 0)
+        assert got == [["a"], ["b"]][rank]
+        dist.destroy_process_group()
+    """)
+
+
+def test_a_backend_serves_without_a_group() -> None:
+    _ranks.run("""
+    from torch_openreg import _C
+    store = dist.FileStore(f"{folder}/alone", size)
+    gloo = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=600))
+    x = torch.ones(2, device="openreg")
+    work = _C._Collectives(gloo).allreduce([x])
+    work.block_current_stream()
+    assert x.tolist() == [2.0, 2.0]
+    """)
+
+
+def test_groups_have_parts() -> None:
+    _ranks.run(
+        """
+    begin("cpu:gloo,openreg:orccl", device_id=torch.device("openreg", rank % 2))
+    x = torch.full((2,), rank + 1.0, device="openreg")
+    half = dist.split_group(split_ranks=[[0, 1], [2, 3]])
+    dist.all_reduce(y := x.clone(), group=half)
+    assert y.tolist() == [[3.0] * 2, [7.0] * 2][rank // 2]
+    dist.all_reduce(z := torch.ones(1), group=half)
+    assert z.tolist() == [2.0]
+    mesh = dist.init_device_mesh("openreg", (2, 2), mesh_dim_names=("a", "b"))
+    totals = [4.0, 6.0][rank % 2], [3.0, 7.0][rank // 2]
+    for name, total in zip("ab", totals):
+        dist.all_reduce(y := x.clone(), group=mesh[name].get_group())
+        assert y.tolist() == [total] * 2, (name, y)
+    pair = dist.new_group([1, 3])
+    if rank in (1, 3):
+        dist.all_reduce(y := x.clone(), group=pair)
+        assert y.tolist() == [6.0, 6.0]
+    """,
+        size=4,
+    )
+
+
+@pytest.mark.proves("distributed-wait")
+@pytest.mark.parametrize("mode", ["auto", "async"])
+def test_a_wait_holds_the_stream_and_not_the_host(mode: str) -> None:
+    _ranks.run(
+        """
+    begin()
+    x = torch.zeros(4, device="openreg")
+    gate = Gate()
+    gate.hold()
+    x.add_(rank + 1)  # is behind the gate, and the collective behind it
+    work = dist.all_reduce(x, async_op=True)
+    assert not work.is_completed()
+    work.wait()
+    assert not work.is_completed()
+    x.mul_(2)
+    later = openreg.current_stream().query()
+    assert not later
+    gate.open()
+    assert x.tolist() == [6.0] * 4
+    assert work.is_completed()
+    assert work.is_success()
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
+@pytest.mark.proves("distributed-memory")
+def test_memory_in_use_by_a_collective_is_not_given_out() -> None:
+    _ranks.run("""
+    begin()
+    gate = Gate()
+    gate.hold()
+    x = torch.full((1 << 16,), 1.0, device="openreg")
+    where = x.data_ptr()
+    work = dist.all_reduce(x, async_op=True)
+    total = torch.empty(1, device="openreg")
+    del x
+    y = torch.empty(1 << 16, device="openreg")
+    assert y.data_ptr() != where
+    gate.open()
+    work.wait()
+    assert work.result()[0].sum().item() == 2 << 16
+    """)
+
+
+def test_a_lazy_clone_is_parted_before_a_collective_writes() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.ones(3, device="openreg")
+    y = torch._lazy_clone(x)
+    dist.all_reduce(y)
+    assert (x.tolist(), y.tolist()) == ([1.0] * 3, [2.0] * 3)
+    """)
+
+
+def test_futures_go_on_behind_the_collective() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.ones(3, device="openreg")
+    gate = Gate()
+    gate.hold()
+    work = dist.all_reduce(x, async_op=True)
+    twice = work.get_future().then(lambda done: done.value()[0] * 2)
+    gate.open()
+    assert twice.wait().tolist() == [4.0] * 3
+    """)
+
+
+def test_what_is_coalesced_goes_at_once() -> None:
+    _ranks.run("""
+    from torch.distributed.distributed_c10d import _coalescing_manager
+    begin()
+    device = torch.device("openreg", rank)
+    def two():
+        return torch.ones(2, device=device), torch.ones(3, device=device)
+    a, b = two()
+    with _coalescing_manager():
+        dist.all_reduce(a)
+        dist.all_reduce(b)
+    assert (a.tolist(), b.tolist()) == ([2.0] * 2, [2.0] * 3)
+    with _coalescing_manager(async_ops=True) as works:
+        outs = [torch.empty(2 * n, device=device) for n in (2, 3)]
+        for out, x in zip(outs, (a, b)):
+            dist.all_gather_into_tensor(out, x)
+    works.wait()
+    assert outs[1].tolist() == [2.0] * 6
+    with _coalescing_manager():
+        outs = [torch.empty(1, device=device), torch.empty(2, device=device)]
+        dist.reduce_scatter_tensor(outs[0], a)
+        dist.reduce_scatter_tensor(outs[1], torch.ones(4, device=device))
+    assert outs[1].tolist() == [2.0] * 2
+    a, b = two()
+    with _coalescing_manager(device=device):
+        dist.broadcast(a.mul_(rank), 1)  # waits, so it goes at once
+        dist.broadcast(b.mul_(rank), 1, async_op=True)
+    assert (a.tolist(), b.tolist()) == ([1.0] * 2, [1.0] * 3)
+    with _coalescing_manager(device=device):
+        pass
+    lists = [[torch.empty_like(a), torch.empty_like(b)] for _ in range(2)]
+    with warnings.catch_warnings(action="ignore"):  # it is the older way
+        dist.all_gather_coalesced(lists, [a.add(rank), b.mul(3 + rank)])
+    assert [x.tolist() for x in lists[1]] == [[2.0] * 2, [4.0] * 3]
+    """)
+
+
+@pytest.mark.proves("distributed-coalescing")
+def test_a_failed_coalescing_does_not_silence_what_comes_later() -> None:
+    _ranks.run("""
+    from torch.distributed.distributed_c10d import _coalescing_manager
+    begin()
+    x = torch.ones(4, 4, device="openreg")
+    def fails():
+        with _coalescing_manager(device=x.device):
+            dist.broadcast(x.t()[:2], 0, async_op=True)
+    for _ in range(2):
+        refuses(fails, "contiguous", "[2, 4]")
+        dist.all_reduce(x)
+    assert x[0, 0].item() == 4.0
+    """)
+
+
+@pytest.mark.proves(
+    "messages.takes-plain-tensors-of-the-device",
+    "messages.takes-tensors-of-one-device",
+    "messages.takes-contiguous-tensors-but-got",
+    "messages.takes-one-tensor-for-each-process",
+    "messages.takes-tensors-of-one-dtype",
+    "messages.takes-a-list-of",
+    "messages.takes-tensors-of-one-size",
+    "messages.takes-that-many-times-the-elements",
+    "messages.does-not-have-this-operator-for",
+    "messages.takes-one-list-of-outputs",
+    "messages.this-group-has-run-collectives-on",
+    "messages.of-no-tensor",
+)
+def test_what_cannot_be_is_refused_at_the_call() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.ones(4, 4, device="openreg")
+    far = torch.ones(4, 4, device=f"openreg:{1 - rank}")
+    dist.all_reduce(x)
+    group = dist.group.WORLD._get_backend(x.device)
+    y = torch.empty(2, 4, device="openreg", dtype=torch.int64)
+    cases = {
+        "takes contiguous tensors, but got sizes [4, 4] with strides [1, 4]":
+            lambda: dist.all_reduce(x.t()),
+        "this group has run collectives on": lambda: dist.all_reduce(far),
+        "takes tensors of one device, but got some on":
+            lambda: dist.all_gather([x, far], x),
+        "takes a list of 2 tensors here, but got 1":
+            lambda: dist.all_gather([x], x),
+        "takes tensors of one size, but got [4, 4] and [2, 4]":
+            lambda: dist.all_gather([x, x[:2]], x),
+        "takes that many times the elements of [4, 4], but got [4, 4]":
+            lambda: dist.all_gather_into_tensor(x, x),
+        "takes tensors of one dtype, but got Float and Long":
+            lambda: dist.reduce_scatter_tensor(y, x),
+        "does not have this operator for Float":
+            lambda: dist.all_reduce(x, dist.ReduceOp.BAND),
+        "does not have this operator for Short":
+            lambda: dist.all_reduce(x.to(torch.int16)),
+        "takes plain tensors of the device, but got one of layout":
+            lambda: group.allreduce([x.to_sparse()]),
+        "takes one tensor for each process, but got 2":
+            lambda: group.allreduce([x, x]),
+        "takes one list of outputs, not 2":
+            lambda: group.allgather([[x, x], [x, x]], [x]),
+        "of no tensor.": lambda: group.allreduce_coalesced([]),
+    }
+    for words, call in cases.items():
+        refuses(call, words)
+    refuses(lambda: dist.all_reduce(x.cpu()), "cpu")
+    dist.all_reduce(x)
+    assert x[0, 0].item() == 4.0
+    """)
+
+
+@pytest.mark.proves("distributed-dead", "messages.cannot-reach-another")
+@MODES
+def test_a_dead_peer_is_an_error_at_once(mode: str) -> None:
+    _ranks.run(
+        """
+    expendable = True
+    begin()
+    x = torch.ones(4, device="openreg")
+    dist.all_reduce(x)
+    x.cpu()
+    if rank:
+        os._exit(0)
+    os.waitpid(children.pop(), 0)
+    def fails():
+        dist.all_reduce(x)
+        x.cpu()
+    for words in "rank 0 of 2", "rank 0 of 2 cannot reach another:":
+        refuses(fails, words)
+        openreg.reset_device(0)
+        assert (x.fill_(3) * 2).tolist() == [6.0] * 4
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
+@pytest.mark.parametrize("mode", ["auto", "blocking"])
+def test_a_silent_peer_is_an_error_after_the_timeout(mode: str) -> None:
+    _ranks.run(
+        """
+    expendable = True
+    if rank == 0:
+        os.mkfifo(f"{folder}/done")
+    begin(timeout=timedelta(seconds=2))
+    x = torch.ones(4, device="openreg")
+    dist.all_reduce(x)
+    if rank:
+        open(f"{folder}/done").close()  # when the other has opened it, too
+        os._exit(0)
+    def fails():
+        dist.all_reduce(x)
+        x.cpu()
+    words = "c10d::allreduce of Float[4] on openreg:0 failed", "imed out"
+    refuses(fails, *words)
+    open(f"{folder}/done", "w").close()
+    openreg.reset_device(0)
+    assert (x.fill_(3) * 2).tolist() == [6.0] * 4
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
+@pytest.mark.proves(
+    "distributed-mismatch",
+    "messages.all-ranks-of-a-group-make",
+    "messages.name-different-roots-or-operators",
+)
+def test_a_mismatch_of_ranks_names_both() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.ones([4, 5000][rank], device="openreg")
+    def fails():
+        dist.all_reduce(x)
+        x.cpu()
+    refuses(fails, "4 elements of Float", "5000 elements of Float")
+    openreg.reset_device()
+    assert (x.fill_(3) * 2)[0].item() == 6.0
+    dtype = [torch.int32, torch.float32][rank]
+    y = torch.ones(4, device="openreg", dtype=dtype)
+    def fails():
+        dist.all_reduce(y)
+        y.cpu()
+    refuses(fails, "Int", "Float")
+    openreg.reset_device()
+    def fails():
+        dist.broadcast(x, 0) if rank else dist.all_reduce(x)
+        x.cpu()
+    same = "All ranks of a group make the same calls, in one order."
+    refuses(fails, "BROADCAST", "ALLREDUCE", same)
+    openreg.reset_device()
+    def fails():
+        dist.broadcast(z := torch.ones(2, device="openreg"), rank)
+        z.cpu()
+    refuses(fails, "name different roots or operators.")
+    openreg.reset_device()
+    dist.all_reduce(y := torch.ones(3, device="openreg"))
+    assert y.tolist() == [2.0] * 3
+    if rank:
+        dist.send(y, 0)
+    else:
+        def fails():
+            dist.recv(x, 1)
+            x.cpu()
+        refuses(fails, "3 elements of Float", "4 elements of Float")
+        openreg.reset_device()
+    dist.all_reduce(y)
+    assert y.tolist() == [4.0] * 3
+    """)
+
+
+@pytest.mark.proves("messages.has-not-ended-within")
+def test_a_wait_of_limited_time_does_not_hurt_the_device() -> None:
+    _ranks.run("""
+    begin()
+    gate = Gate()
+    gate.hold()
+    x = torch.ones(4, device="openreg")
+    work = dist.all_reduce(x, async_op=True)
+    soon = timedelta(milliseconds=10)
+    refuses(lambda: work.wait(soon), "has not ended within 10 ms")
+    gate.open()
+    assert work.wait(timedelta(seconds=600))
+    assert x.tolist() == [2.0] * 4
+    """)
+
+
+@pytest.mark.proves("distributed-losses")
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_example_learns_as_one_process_does(size: int) -> None:
+    """By DDP, FSDP2, tensor parallelism, and the last two in two dimensions."""
+    _ranks.run(
+        """
+    sys.path.insert(0, EXAMPLES)
+    import parallel_model
+    device = torch.device("openreg", rank)
+    begin(device_id=device)
+    for name in ["ddp", "fsdp", "tensor"] if size == 2 else ["both"]:
+        parallel_model.run(name, device)
+    dist.destroy_process_group()
+    """,
+        size=size,
+        first=PARALLEL,
+        OPENREG_DEVICE_COUNT=str(size),
+    )
+
+
+@pytest.mark.parametrize("of", ["Backend", "Work"])
+def test_the_chapter_has_each_method(of: str) -> None:
+    header = Path(torch.__file__).parent / "include/torch/csrc/distributed/c10d"
+    text = (header / f"{of}.hpp").read_text()
+    methods = re.findall(r"^  virtual [^;{(]*?(\w+)\(", text, re.MULTILINE)
+    rows = tomllib.loads((ROWS / "distributed.toml").read_text())[of.lower()]
+    assert sorted(row["method"] for row in rows) == sorted(methods)
+
+
+def test_a_barrier_makes_the_host_wait() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.zeros(3, device="openreg")
+    work = dist.barrier(async_op=True, device_ids=[rank])
+    work.wait()
+    assert work.is_completed()
+    assert work.exception() is None
+    """)
+
+
+def test_what_a_device_drops_is_told_to_those_who_ask() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.zeros(3, device="openreg")
+    index = torch.tensor([9], device="openreg")
+    torch.accelerator.synchronize()
+    gate = Gate()
+    gate.hold()
+    torch.gather(x, 0, index)
+    work = dist.all_reduce(x, async_op=True)
+    gate.open()
+    words = "this collective did not run, because the device had"
+    refuses(lambda: work.wait(timedelta(seconds=600)), words)
+    openreg.reset_device()
+    dist.all_reduce(x.fill_(1))
+    assert x.tolist() == [2.0] * 3
+    """)
+
+
+@pytest.mark.proves("graph-collectives")
+def test_collectives_are_captured_and_replayed() -> None:
+    _ranks.run("""
+    begin()
+    def compute(x):
+        dist.all_reduce(x)
+        dist.broadcast(x, 1)
+        dist.reduce(x, 0)
+        x.add_(rank)
+        parts = [torch.empty_like(x) for _ in range(2)]
+        dist.all_gather(parts, x)
+        both = torch.empty(2 * len(x), device=x.device)
+        dist.all_gather_into_tensor(both, x)
+        dist.gather(x, parts if rank else None, 1)
+        dist.scatter(x, parts if rank else None, 1)
+        dist.reduce_scatter_tensor(one := x.clone(), both, dist.ReduceOp.AVG)
+        dist.reduce_scatter(one, [x.add(1), one.add(2)])
+        dist.all_to_all_single(two := both.clone(), both)
+        dist.all_to_all(parts, [x, one])
+        work = dist.all_reduce(two, async_op=True)
+        one.mul_(3)  # beside it
+        work.wait()
+        return [x, one, two, both, *parts]
+    device = torch.device("openreg")
+    inputs = [torch.arange(4.0).add(n + rank).to(device) for n in range(3)]
+    expected = [compute(x.clone()) for x in inputs]
+    x = torch.zeros(4, device=device)
+    torch.accelerator.synchronize()
+    graph = torch.accelerator.Graph()
+    with torch.Stream(device), graph:
+        found = compute(x)
+    torch.accelerator.synchronize()
+    assert x.tolist() == [0.0] * 4  # nothing has run
+    for value, results in zip(inputs, expected):
+        x.copy_(value)
+        graph.replay()
+        assert [y.tolist() for y in found] == [y.tolist() for y in results]
+    """)
+
+
+@pytest.mark.proves(
+    "graph.rules.barrier",
+    "graph.rules.messages",
+    "messages.cannot-be-waited-for-by-the-host",
+    "messages.cannot-be-captured-since-a-message",
+)
+def test_a_capture_refuses_what_a_replay_could_not_repeat() -> None:
+    _ranks.run("""
+    begin()
+    stream, x = torch.Stream("openreg"), torch.ones(3, device="openreg")
+    dist.all_reduce(x)
+    torch.accelerator.synchronize()
+    number = "cannot be captured, since a message is told of"
+    host = "cannot be waited for by the host in a capture"
+    soon = timedelta(seconds=1)
+    for words, call in (
+        (host, lambda: dist.barrier(device_ids=[rank])),
+        (host, lambda: dist.all_reduce(x, async_op=True).wait(soon)),
+        (number, lambda: dist.send(x, 1 - rank)),
+        (number, lambda: dist.recv(x, 1 - rank)),
+    ):
+        refused = []
+        with contextlib.suppress(RuntimeError):  # the capture is broken
+            with stream, torch.accelerator.Graph():
+                refused.append(refuses(call, words))
+        assert refused, words
+    dist.all_reduce(x.fill_(1))
+    assert x.tolist() == [2.0] * 3
+    """)
+
+
+@pytest.mark.proves("messages.gloo-by-itself-sends-and-receives")
+def test_gloo_by_itself_is_refused_by_a_sentence() -> None:
+    _ranks.run("""
+    begin("cpu:gloo,openreg:gloo")
+    x = torch.ones(3, device="openreg")
+    words = "Gloo by itself sends and receives memory of the host alone."
+    refuses(lambda: dist.send(x, 1 - rank), words)
+    refuses(lambda: dist.recv(x, 1 - rank), words)
+    refuses(lambda: dist.recv(x), words)
+    refuses(lambda: dist.all_reduce(x), "openreg")
+    dist.all_reduce(y := torch.ones(3))
+    assert y.tolist() == [2.0] * 3
+    """)
