@@ -120,7 +120,6 @@ def test_other_devices_keep_their_fakes():
         assert on_meta.device.type == "meta"
 
 
-@pytest.mark.one_mode
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_a_convolution_in_channels_last_is_compiled(backend):
     torch.manual_seed(0)
@@ -377,7 +376,6 @@ def test_the_module_has_no_name_that_nobody_asked_for():
         torch.openreg.TritonScheduling  # noqa: B018
 
 
-@pytest.mark.one_mode
 @pytest.mark.proves("messages.a-compiled-graph-here-is-python")
 def test_a_graph_in_cpp_alone_is_refused():
     with torch._inductor.config.patch(cpp_wrapper=True):

@@ -52,9 +52,10 @@ def _reduce(options: Any) -> tuple[Callable[[], Any], tuple[()]]:
 # [py-distributed-register] A name, and the device whose default it is.
 def register() -> None:
     """Makes `init_process_group` choose these collectives for the device."""
-    dist.Backend.register_backend(
-        BACKEND, create, extended_api=True, devices=["openreg"]
-    )
+    if hasattr(_C, "_Collectives"):  # the minimal path has none
+        dist.Backend.register_backend(
+            BACKEND, create, extended_api=True, devices=["openreg"]
+        )
 
 
 # [/py-distributed-register]

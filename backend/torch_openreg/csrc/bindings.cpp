@@ -179,7 +179,9 @@ void bind(py::module_& m) {
   bind_streams(m);
   bind_trace(m);
   bind_compiled(m);
+#ifndef OPENREG_MINIMAL
   bind_distributed(m);
+#endif
 }
 
 }  // namespace
