@@ -106,6 +106,8 @@ def pip_build(session: nox.Session, venv: Path, *arguments: str) -> None:
     env = {**os.environ, **variables(**PIP)}
     if fault := machine.follow(command, env, terminal=not QUIET):
         print(fault)
+        if full := machine.full(ROOT):
+            fail(session, full)
         raise CommandFailed("pip failed")
 
 
@@ -148,6 +150,9 @@ def check(session: nox.Session) -> None:
     kept = ["OPENREG_LAUNCH"] if chosen else []
     if names := machine.forget(os.environ, *kept):
         session.log(f"Not passed on, though set: {', '.join(names)}.")
+    for name in kept:
+        if name in os.environ:
+            session.log(f"Passed on: {name}={os.environ[name]}.")
 
 
 def environment(session: nox.Session) -> None:

@@ -165,6 +165,15 @@ def test_a_failing_build_ends_in_one_line(
         noxfile.build(Session())
 
 
+def test_a_build_that_pip_could_not_write_names_the_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(noxfile.machine, "follow", lambda *a, **env: "no PCH")
+    monkeypatch.setattr(noxfile.machine, "full", lambda place: f"{place} full")
+    with pytest.raises(SystemExit, match=f"{ROOT} full"):
+        noxfile.pip_build(Session(), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("command", "after", "passed_on"),
     [("tests", ["x.py"], True), ("tests", [], False), ("ops", ["x"], False)],
@@ -180,8 +189,11 @@ def test_who_names_a_test_may_name_a_launch_mode(
     monkeypatch.setenv("OPENREG_LAUNCH", "async")
     session = Session()
     session.name, session.posargs = command, after
+    said: list[str] = []
+    monkeypatch.setattr(session, "log", said.append)
     noxfile.check(session)
     assert ("OPENREG_LAUNCH" in os.environ) == passed_on
+    assert ("Passed on: OPENREG_LAUNCH=async." in said) == passed_on
 
 
 @pytest.fixture
