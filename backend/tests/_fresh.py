@@ -92,10 +92,22 @@ def prints(code: str, *arguments: str, **settings: Any) -> str:
 
 
 @functools.cache
-def omit_library() -> str:
-    """The library of backend/examples/omit.cpp, compiled for this process."""
+def folder_of_process() -> tempfile.TemporaryDirectory[str]:
+    """A folder for as long as this process lives, whatever it forks.
+
+    Of what is to be done at exit a child of multiprocessing forgets all, and
+    so the last reference to a folder that is only there: Python 3.14 would
+    remove it.
+    """
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
+    return folder
+
+
+@functools.cache
+def omit_library() -> str:
+    """The library of backend/examples/omit.cpp, compiled for this process."""
+    folder = folder_of_process()
     source = EXAMPLES / "omit.cpp"
     library = f"{folder.name}/omit.so"
     flags = "-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"

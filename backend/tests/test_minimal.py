@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
 from pathlib import Path
 
@@ -97,6 +98,14 @@ def test_without_a_name_every_kernel_is_registered() -> None:
     code = "import torch; print(torch.ones(4, device='openreg').view(2, 2)[1])"
     settings = {"LD_PRELOAD": omit_library(), "OPENREG_OPERATORS": "minimal"}
     assert prints(code, **settings) == "tensor([1., 1.], device='openreg:0')\n"
+
+
+def test_what_is_compiled_for_a_process_outlives_its_children() -> None:
+    library = omit_library()
+    child = multiprocessing.get_context("fork").Process(target=int)
+    child.start()
+    child.join()
+    assert Path(library).exists()
 
 
 def listed() -> set[str]:
