@@ -255,13 +255,13 @@ def build_checked(session: nox.Session) -> None:
             counts.unlink()
 
 
-@nox.session
+@machine.session
 def build(session: nox.Session) -> None:
     """Build the backend alone, as tests and site use it."""
     build_checked(session)
 
 
-@nox.session
+@machine.session
 def docs(session: nox.Session) -> None:
     """Build the backend if needed and print the book; says where it is."""
     build_checked(session)
@@ -272,7 +272,7 @@ def docs(session: nox.Session) -> None:
     session.log(f"The book: {(SITE / 'index.html').as_uri()}")
 
 
-@nox.session
+@machine.session
 def site(session: nox.Session) -> None:
     """Print the book and use the site in Chromium, as readers do."""
     if not shutil.which(os.environ.get("CHROMIUM", "chromium")):
@@ -294,7 +294,7 @@ def site(session: nox.Session) -> None:
     run(session, *PYTEST, *(session.posargs or [*AT_ONCE, str(tests)]))
 
 
-@nox.session
+@machine.session
 def interop(session: nox.Session) -> None:
     """Use the device from other packages; -- --record keeps what came of it."""
     build_checked(session)
@@ -314,7 +314,7 @@ def interop(session: nox.Session) -> None:
     run(session, python, *PYTEST[1:], "-Wignore", tests, *session.posargs)
 
 
-@nox.session
+@machine.session
 def tests(session: nox.Session) -> None:
     """Build the backend and run every test and page, or what follows --."""
     if not session.posargs and (why := machine.spaced(ROOT)):
@@ -373,7 +373,7 @@ def count_all(session: nox.Session) -> None:
     run(session, "coverage", "json", "-qi", "-o", PROOF / "python.json")
 
 
-@nox.session
+@machine.session
 def accept(session: nox.Session) -> None:
     """Write what examples print now into the pages; fail if one changed.
 
@@ -386,7 +386,7 @@ def accept(session: nox.Session) -> None:
     run(session, *PYTEST, "--accept", *chosen, **compiler())
 
 
-@nox.session
+@machine.session
 def stress(session: nox.Session) -> None:
     """Run long tests and those of concurrency, or all on a busy machine.
 
@@ -397,14 +397,14 @@ def stress(session: nox.Session) -> None:
     run(session, "python", program, *session.posargs, **compiler())
 
 
-@nox.session
+@machine.session
 def sanitize(session: nox.Session) -> None:
     """Run the device's threads under TSan, ASan and UBSan, without PyTorch."""
     check(session)
     run(session, sys.executable, ROOT / ".ci" / "sanitize.py")
 
 
-@nox.session
+@machine.session
 def lint(session: nox.Session) -> None:
     """Check format, style and types, and print the budgets."""
     environment(session)
@@ -424,7 +424,7 @@ def keep(session: nox.Session, what: str, lines: int, most: int) -> None:
     session.log(f"{what}: {lines} lines of at most {most}")
 
 
-@nox.session
+@machine.session
 def format(session: nox.Session) -> None:
     """Put code into the form that lint asks for, and mend listings' paths."""
     environment(session)
@@ -451,7 +451,7 @@ def install_release(session: nox.Session) -> Path:
     return RELEASE / "bin" / "python"
 
 
-@nox.session
+@machine.session
 def smoke(session: nox.Session) -> None:
     """Install the release wheel beside, not over, and use it once.
 
@@ -463,21 +463,21 @@ def smoke(session: nox.Session) -> None:
     run(session, *PYTEST, "-m", "smoke", tests)
 
 
-@nox.session
+@machine.session
 def bench(session: nox.Session) -> None:
     """Print what the release build costs; -- --record FILE keeps it."""
     program = ROOT / "backend" / "tests" / "bench_device.py"
     run(session, install_release(session), program, *session.posargs)
 
 
-@nox.session
+@machine.session
 def ops(session: nox.Session) -> None:
     """Ask device and CPU the whole operator database; goes on if stopped."""
     program = ROOT / "backend" / "tests" / "sweep_operators.py"
     run(session, install_release(session), program, *session.posargs)
 
 
-@nox.session
+@machine.session
 def serve(session: nox.Session) -> None:
     """Show the book and print it anew at each edit; -- --port N elsewhere."""
     parser = argparse.ArgumentParser(prog="nox -s serve --")

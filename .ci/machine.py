@@ -6,6 +6,8 @@ can run it, so that one which is too old is told so.
 
 from __future__ import annotations
 
+import errno
+import functools
 import os
 import platform
 import re
@@ -19,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # The Pythons for which PyTorch 2.13 has wheels, as pyproject.toml says.
 PYTHONS = (3, 11), (3, 14)
@@ -183,6 +185,24 @@ def full(*places: Path) -> str | None:
                 "make room and run this again."
             )
     return None
+
+
+def session(command: Callable[[Any], None]) -> Any:
+    """nox's, without a traceback where the disk is full."""
+    import nox  # which is installed after this file has first run
+
+    @functools.wraps(command)
+    def run(session: Any) -> None:
+        try:
+            command(session)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            folders = Path.cwd(), Path(tempfile.gettempdir())
+            again = f"{error}: make room and run this again"
+            session.error(full(*folders) or again)
+
+    return nox.session(run)
 
 
 def words(variable: str, default: str) -> list[str]:

@@ -1,5 +1,6 @@
 """README, commands and map say what is there; refusals say what to do."""
 
+import errno
 import os
 import re
 import shutil
@@ -162,6 +163,18 @@ def test_a_failing_build_ends_in_one_line(
     monkeypatch.setattr(noxfile, "run", fail)
     monkeypatch.setattr(noxfile, "pip_build", fail)
     with pytest.raises(SystemExit, match="first error above says where"):
+        noxfile.build(Session())
+
+
+def test_whatever_finds_the_disk_full_ends_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(noxfile, "environment", write)
+    monkeypatch.setattr(noxfile.machine, "full", lambda *places: "It is full.")
+    with pytest.raises(SystemExit, match="It is full"):
         noxfile.build(Session())
 
 
