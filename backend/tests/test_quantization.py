@@ -17,7 +17,6 @@ from torch_openreg.openreg import fallback
 
 # PyTorch has deprecated its quantization and quantized tensors (torch 2.13).
 pytestmark = [
-    pytest.mark.one_mode,
     pytest.mark.filterwarnings(
         "ignore:torch.ao.quantization:DeprecationWarning"
     ),
