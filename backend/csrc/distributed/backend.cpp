@@ -28,6 +28,11 @@ using WorkPtr = Collectives::WorkPtr;
   }
 }
 
+// What the Work of a coalescing says that it is.
+Operation coalesced() {
+  return {"c10d::coalesced", OpType::COALESCED, {}, {}, nullptr, nullptr};
+}
+
 bool has_default(const c10d::ProcessGroup& group) {
   try {
     return group.getBackend(group.getBackendType()) != nullptr;
@@ -104,9 +109,7 @@ WorkPtr Collectives::endCoalescing() {
     return nullptr;
   }
   flight->depart();
-  return work_of(
-      {"c10d::coalesced", OpType::COALESCED, {}, {}, nullptr, nullptr, 0, {}},
-      flight);
+  return work_of(coalesced(), flight);
 }
 // [/backend-coalesce]
 
@@ -120,9 +123,7 @@ WorkPtr Collectives::start(const std::function<Operations()>& prepare) {
       raise_as_ours(c10::str("rank ", rank_, " of ", size_));
     }
     refused_ = std::current_exception();
-    return work_of(
-        {"c10d::coalesced", OpType::COALESCED, {}, {}, nullptr, nullptr, 0, {}},
-        coalescing_);
+    return work_of(coalesced(), coalescing_);
   }
 }
 

@@ -80,20 +80,29 @@ WorkPtr Collectives::broadcast(
 }
 
 // [collectives-allreduce] As each of them: check, alias, and say what to post.
+static Operation reduce_to_all(
+    const char* name,
+    OpType type,
+    const at::Tensor& tensor,
+    c10d::AllreduceOptions options,
+    int size) {
+  check_reduction(name, tensor, options.reduceOp);
+  const int64_t detail = options.reduceOp;
+  Tensors x{own(tensor)};
+  const auto divide = divide_after_sum(options, x, size);
+  const auto post = [x, options](auto& transport) mutable {
+    return transport.allreduce(x, options);
+  };
+  return {name, type, {}, {tensor}, post, divide, detail};
+}
+
 WorkPtr Collectives::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
   return start([&] {
     const char* const name = "c10d::allreduce";
     check_tensors(name, {}, {only(name, tensors)});
-    check_reduction(name, tensors[0], options.reduceOp);
-    auto x = aliases_of(tensors);
-    auto asked = options;
-    const auto divide = divide_after_sum(asked, x, size_);
-    const auto post = [x, asked](auto& transport) mutable {
-      return transport.allreduce(x, asked);
-    };
     return Operations{
-        {name, OpType::ALLREDUCE, {}, tensors, post, divide, options.reduceOp}};
+        reduce_to_all(name, OpType::ALLREDUCE, tensors[0], options, size_)};
   });
 }
 // [/collectives-allreduce]
@@ -105,21 +114,8 @@ WorkPtr Collectives::allreduce_coalesced(
     check_tensors(name, {}, tensors);
     Operations operations;
     for (const auto& tensor : tensors) {
-      check_reduction(name, tensor, options.reduceOp);
-      Tensors x{own(tensor)};
-      c10d::AllreduceOptions asked = options;
-      const auto divide = divide_after_sum(asked, x, size_);
-      const auto post = [x, asked](auto& transport) mutable {
-        return transport.allreduce(x, asked);
-      };
-      operations.push_back(
-          {name,
-           OpType::ALLREDUCE_COALESCED,
-           {},
-           {tensor},
-           post,
-           divide,
-           options.reduceOp});
+      operations.push_back(reduce_to_all(
+          name, OpType::ALLREDUCE_COALESCED, tensor, options, size_));
     }
     return operations;
   });
