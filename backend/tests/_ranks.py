@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import tempfile
 import textwrap
-from pathlib import Path
 
 import _fresh
+from _examples import EXAMPLES
 
 # What the code of a rank may use. The first rank waits for the others.
 BEGIN = """
@@ -70,7 +70,6 @@ def run(code: str, size: int = 2, first: str = "", **environment: str) -> str:
 
     What `first` imports has been imported before there are ranks.
     """
-    examples = Path(__file__).parents[1] / "examples"
-    source = BEGIN + f"EXAMPLES = {str(examples)!r}\n" + textwrap.dedent(code)
+    source = BEGIN + f"EXAMPLES = {str(EXAMPLES)!r}\n" + textwrap.dedent(code)
     with tempfile.TemporaryDirectory() as folder:
         return _fresh.prints(source, str(size), folder, first, **environment)
