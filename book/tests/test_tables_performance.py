@@ -14,6 +14,7 @@ def test_the_figures_are_of_todays_program_and_version() -> None:
         assert list(column) == rows, "run nox -s bench -- --record again"
     assert list(kept["two threads"]) == list(bench.BACKWARD)
     assert kept["torch"] == torch.__version__.partition("+")[0]
+    assert kept.keys() >= {"compiled", "loaders"}
     assert set(bench.AT_MOST) <= set(rows)
     assert kept["at most"] == bench.AT_MOST
     ends = ("both passes", "train step")

@@ -52,14 +52,15 @@ def performance_backward() -> str:
     return table((*head, "Ratio, backward on the calling thread"), rows)
 
 
-def performance_graphs() -> str:
-    """What Python launches, and the replay of the same."""
+def performance_pairs(asked: str) -> str:
+    """What the same takes in two ways; a part of the file, and their names."""
+    part, *head = asked.split()
     rows = [
-        (name, f"{one:.0f}", f"{other:.0f}", f"{one / other:.1f}")
-        for name, (one, other) in recorded(PAGE)["graphs"].items()
+        (name, f"{one:.0f}", f"{other:.0f}", f"{one / other:.2f}")
+        for name, (one, other) in recorded(PAGE)[part].items()
     ]
-    head = ("Work", "Launched from Python, µs", "Replayed, µs", "Ratio")
-    return table(head, rows)
+    times = (f"{way}, µs" for way in head)
+    return table(("Work", *times, " over ".join(head)), rows)
 
 
 def performance_profile() -> str:
