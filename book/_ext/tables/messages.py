@@ -110,10 +110,10 @@ def in_python(file: str, text: str) -> Iterator[Found]:
                 yield Found(file, call.lineno, message)
 
 
-def found() -> list[Found]:
-    """Every message of the backend, in the order of the files."""
+def found(*folders: str) -> list[Found]:
+    """The messages of the folders, or of all, in the order of the files."""
     messages: list[Found] = []
-    for folder in ("torch_openreg", "csrc", "device"):
+    for folder in folders or ("torch_openreg", "csrc", "device"):
         for path in sorted((ROOT / "backend" / folder).rglob("*.*")):
             file, find = path.relative_to(ROOT).as_posix(), None
             if path.suffix == ".cpp":
@@ -143,11 +143,11 @@ def places() -> dict[str, list[regions.Region]]:
 
 def messages_of(folder: str) -> str:
     """The messages of a folder, each with what is to be said of it."""
-    here = [m for m in found() if m.file.startswith(f"backend/{folder}")]
+    here = found(folder)
     shown = places()
     body = []
     for row in TOLD:
-        mine = [m for m in here if row in told(m)]
+        mine = [m for m in here if row.says in m.text]
         if not mine:
             continue
         links = dict.fromkeys(
