@@ -234,6 +234,12 @@ def pytest_configure(config: pytest.Config) -> None:
     _session.begin(config)
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of tests are not looked through for garbage each time."""
+    gc.collect()
+    gc.freeze()
+
+
 pytest_configure_node = pytest.hookimpl(optionalhook=True)(_session.await_exit)
 
 

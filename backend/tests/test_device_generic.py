@@ -69,6 +69,7 @@ def plain() -> type:
 
 
 @pytest.mark.proves("testing-generic")
+@pytest.mark.one_mode
 def test_a_generic_class_becomes_one_for_each_device() -> None:
     made = instantiate(plain())
     assert set(made) == {"TestPlainCPU", "TestPlainOPENREG"}
@@ -195,6 +196,7 @@ def by_operator() -> type:
     return TestOperators
 
 
+@pytest.mark.one_mode
 def test_operators_are_chosen_overridden_and_excluded() -> None:
     skip = DecorateInfo(unittest.skip("no solver yet"), test_name="test_values")
     Base.set_test_configs(

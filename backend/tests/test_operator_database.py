@@ -85,6 +85,7 @@ def test_the_comparison_finds_a_fault_that_is_planted(fault) -> None:
     assert list(faults(torch.sin, x)) == []
 
 
+@pytest.mark.one_mode
 def test_the_list_names_what_there_is() -> None:
     for known in KNOWN:
         questions = [
@@ -126,6 +127,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.one_mode
 def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep(monkeypatch) -> None:
     line = Known("corrupts", "forward", "all", "crash", "A reason.")
     monkeypatch.setattr(operators_known, "KNOWN", [line])
@@ -146,6 +148,7 @@ def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep(monkeypatch) -> None:
     assert found == [[], ["crash -11"], [], ["crash -9"], ["crash -11"], []]
 
 
+@pytest.mark.one_mode
 def test_a_sweep_that_was_stopped_keeps_its_answers(tmp_path) -> None:
     file = tmp_path / "answers.jsonl"
     assert sweep_operators.read(file) == {}
@@ -159,6 +162,7 @@ def test_a_sweep_that_was_stopped_keeps_its_answers(tmp_path) -> None:
     assert len(sweep_operators.read(file)) == 2
 
 
+@pytest.mark.one_mode
 def test_the_sweep_reports_what_the_list_does_not_explain(capsys) -> None:
     question = Question("sin", "float32", "forward")
     answer = {"question": question, "calls": 2, "faults": ["value: 1"]}
@@ -188,6 +192,7 @@ for name in ("sweep::ends", "aten::choose_qparams_optimized"):
 """
 
 
+@pytest.mark.one_mode
 def test_the_sweep_finds_the_calls_that_end_the_process() -> None:
     folder = str(Path(__file__).parent)
     mended = prints(ENDS, folder).splitlines()
