@@ -171,7 +171,10 @@ def environment(session: nox.Session) -> None:
     ]
     stamp = SHARED / "dependencies.stamp"
     if why := machine.stale(SHARED, stamp):
-        session.log(f"{why}, so it and the builds are made anew.")
+        session.log(
+            f"{why}, so it and the builds are removed "
+            "(which can take minutes) and made anew."
+        )
         for old in (RELEASE, ROOT / "build", SHARED):
             shutil.rmtree(old, ignore_errors=True)
     if text := changed(stamp, needs):

@@ -103,22 +103,23 @@ def compiler_fault(variable: str, default: str, source: str) -> str | None:
     """Why a compiler, which may have words before and after it, will not do."""
     given = os.environ.get(variable, "").strip()
     program, *flags = words(variable, default)
-    language = "C++20" if variable == "CXX" else "C"
+    is_cpp = variable == "CXX"
+    language, wanted = ("C++20", "g++ 12") if is_cpp else ("C", "gcc 12")
     if not shutil.which(program):
         if given:
             return (
                 f"There is no {program}, which {variable} names: unset "
-                f"{variable}, or name a {language} compiler in it (g++ 12 or "
-                "newer)."
+                f"{variable}, or name a {language} compiler in it ({wanted} "
+                "or newer)."
             )
         return (
-            f"There is no {language} compiler; g++ 12 or newer is needed "
+            f"There is no {language} compiler; {wanted} or newer is needed "
             f"({install('compiler')})."
         )
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "probe.cpp" if variable == "CXX" else "probe.c")
+        path = Path(folder, "probe.cpp" if is_cpp else "probe.c")
         path.write_text(source, "utf-8")
-        flags += ["-std=c++20"] if variable == "CXX" else []
+        flags += ["-std=c++20"] if is_cpp else []
         command = [program, *flags, str(path), "-o", f"{folder}/probe"]
         done = subprocess.run(command, capture_output=True, cwd=folder)
     if done.returncode == 0:
@@ -127,7 +128,7 @@ def compiler_fault(variable: str, default: str, source: str) -> str | None:
     why = next((line for line in said if "error" in line), " ".join(said[:1]))
     why = why or f"it ended with {done.returncode}"
     return (
-        f"{given or default} does not compile {language} ({why}); g++ 12 or "
+        f"{given or default} does not compile {language} ({why}); {wanted} or "
         f"newer is needed ({install('compiler')}), or name one in {variable}."
     )
 

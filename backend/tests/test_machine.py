@@ -130,6 +130,8 @@ def test_a_compiler_that_does_not_do_is_named(
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", "")
     assert str(fault()).startswith("There is no C++20 compiler; g++ 12")
+    of_c = machine.compiler_fault("CC", "cc", "int main(void) { return 0; }")
+    assert str(of_c).startswith("There is no C compiler; gcc 12 or newer")
 
 
 def test_another_compiler_is_noticed(
