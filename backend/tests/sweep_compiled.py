@@ -7,6 +7,7 @@ that its own compiled code has, too, is PyTorch's.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -20,6 +21,7 @@ from unittest import mock
 
 import torch
 from torch import Tensor
+from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
 from _operators import (
@@ -109,40 +111,73 @@ def comparable(fault: str) -> str:
     return re.sub(r"\S*/\S+", "...", fault)
 
 
-def check(
-    name: str, dtype: str, kind: str, count: int
-) -> tuple[int, list[str]]:
-    """How many calls were compared, and what differed."""
-    op, dynamic = ENTRIES[name], kind == "compiled-dynamic"
-    found: list[str] = []
-    asked = 0
-    # Entries that draw numbers seed themselves, which Dynamo cannot follow.
+@contextlib.contextmanager
+def as_in_eager_mode() -> Iterator[None]:
+    """Numbers are drawn, and results rounded in between, as without Inductor.
+
+    Entries that draw numbers seed themselves, which Dynamo cannot follow.
+    """
     seeded = mock.patch.object(
         sys.modules[ENTRIES_OF],
         "wrapper_set_seed",
         lambda op, *args, **kwargs: op(*args, **kwargs),
     )
-    call = on_host_again(name, lambda s: op.op(s[0], *s[1], **s[2]))
     settings = torch._inductor.config.patch(
-        compile_threads=1,
-        # As in eager mode: the numbers drawn, and what is rounded between.
-        fallback_random=True,
-        emulate_precision_casts=True,
+        compile_threads=1, fallback_random=True, emulate_precision_casts=True
     )
     with seeded, by_the_book(), settings:
-        forward = samples(op, getattr(torch, dtype), "forward")
-        for sample in islice(forward, count):
-            asks = (call, (sample.input, list(sample.args), sample.kwargs))
-            values = op.name not in UNINITIALIZED
-            ours = faults(*asks, "openreg", dynamic, values)
+        yield
+
+
+def asks(name: str, dtype: str) -> Iterator[tuple[Call, Any]]:
+    """The calls of an entry, each with its arguments."""
+    op = ENTRIES[name]
+    call = on_host_again(name, lambda s: op.op(s[0], *s[1], **s[2]))
+    for sample in samples(op, getattr(torch, dtype), "forward"):
+        yield call, (sample.input, list(sample.args), sample.kwargs)
+
+
+def check(
+    name: str, dtype: str, kind: str, count: int
+) -> tuple[int, list[str]]:
+    """How many calls were compared, and what differed."""
+    dynamic = kind == "compiled-dynamic"
+    values = ENTRIES[name].name not in UNINITIALIZED
+    found: list[str] = []
+    asked = 0
+    with as_in_eager_mode():
+        for call in islice(asks(name, dtype), count):
+            ours = faults(*call, "openreg", dynamic, values)
             if ours is None:
                 continue
             asked += 1
             if ours:
-                theirs = faults(*asks, "cpu", dynamic, values) or []
+                theirs = faults(*call, "cpu", dynamic, values) or []
                 ours = [*excused(ours, theirs)]
             found += ours
     return asked, list(dict.fromkeys(found))
+
+
+def agree(names: list[str]) -> bool:
+    """Whether the first calls of entries, as one graph, give what eager does.
+
+    Also false where they do not make one graph.
+    """
+    if any(ENTRIES[name].name in UNINITIALIZED for name in names):
+        return False
+    counters.clear()
+    with as_in_eager_mode():
+        first = [next(asks(name, "float32")) for name in names]
+        calls, arguments = zip(*first, strict=True)
+        found = faults(
+            lambda given: [
+                call(x) for call, x in zip(calls, given, strict=True)
+            ],
+            list(arguments),
+            *("openreg", False, True),
+        )
+    one_graph = counters["stats"]["unique_graphs"] == 1
+    return found == [] and one_graph and not counters["graph_break"]
 
 
 def end_of(question: Question, answer: Mapping[str, Any]) -> str:
