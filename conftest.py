@@ -217,7 +217,9 @@ def begin_page(namespace: dict[str, Any]) -> None:
 def end_page(namespace: dict[str, Any]) -> None:
     """What a page has made goes with it, also if an operator refers to it."""
     namespace[FOLDER].cleanup()
-    namespace.clear()
+    for name in list(namespace):
+        if not name.startswith("__"):  # Dynamo's, which removes them itself
+            del namespace[name]
     gc.collect()
 
 
