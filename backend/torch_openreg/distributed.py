@@ -12,7 +12,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from torch_openreg import _C
+from torch_openreg import _C, batch_norm
 
 __all__ = ["BACKEND", "register"]
 
@@ -56,6 +56,7 @@ def register() -> None:
         dist.Backend.register_backend(
             BACKEND, create, extended_api=True, devices=["openreg"]
         )
+        batch_norm.register()
 
 
 # [/py-distributed-register]

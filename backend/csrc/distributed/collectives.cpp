@@ -221,6 +221,7 @@ WorkPtr Collectives::allgather_coalesced(
         of_input.push_back(of_rank.at(i));
       }
       operations.push_back(gather_all(of_input, inputs[i], options));
+      operations.back().type = OpType::ALLGATHER_COALESCED;
     }
     return operations;
   });

@@ -360,15 +360,17 @@ void CollectiveWork::blockCurrentStream() {
 }
 
 // [flight-future] A future of the device is complete when it is launched.
-// Its events, which it records now, make those wait who use its value.
+// Its events, which it records now, make those wait who use its value. What was
+// gathered is stacked, as hooks of DDP know it from NCCL.
 c10::intrusive_ptr<c10::ivalue::Future> CollectiveWork::getFuture() {
   flight_->depart();
   flight_->outcome->promise();
+  const StreamGuard guard(*flight_->stream);
+  const bool gathered = opType_ == c10d::OpType::ALLGATHER;
   auto future = c10::make_intrusive<c10::ivalue::Future>(
       c10::ListType::create(c10::TensorType::get()),
       std::vector<c10::Device>{flight_->stream->device()});
-  const StreamGuard guard(*flight_->stream);
-  future->markCompleted(c10::IValue(results_));
+  future->markCompleted(gathered ? std::vector{at::stack(results_)} : results_);
   return future;
 }
 // [/flight-future]
