@@ -332,7 +332,7 @@ void failed_device(Pool& pool) {
       nullptr);
   orStreamSynchronize(streams[1]);
   CHECK(pool.record_stream(address, streams[1]));
-  CHECK(pool.free(address) == 512);
+  CHECK(pool.free(address) == 100);
   pool.release_cached();
   CHECK(pool.snapshot().size() == 1);
   SUCCEED(orDeviceReset());

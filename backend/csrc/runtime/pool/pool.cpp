@@ -128,10 +128,10 @@ size_t Pool::free(void* address) noexcept {
   if (block == nullptr) [[unlikely]] {
     return 0;
   }
-  const size_t bytes = block->bytes;
+  const size_t requested = block->requested;
   remove(block->kind, pool_allocation, 1);
-  remove(block->kind, pool_allocated_bytes, bytes);
-  remove(block->kind, pool_requested_bytes, block->requested);
+  remove(block->kind, pool_allocated_bytes, block->bytes);
+  remove(block->kind, pool_requested_bytes, requested);
   if (block->oversize) [[unlikely]] {
     stats_.oversize_allocations.remove(1);
   }
@@ -140,7 +140,7 @@ size_t Pool::free(void* address) noexcept {
   } else {
     take_back(block);
   }
-  return bytes;
+  return requested;
 }
 // [/pool-free]
 

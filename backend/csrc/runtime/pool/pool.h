@@ -163,8 +163,8 @@ class Pool {
   // there are no addresses for the pool's table.
   orError_t allocate(void** address, size_t bytes, orStream_t stream);
 
-  // Takes a block back and returns its size in bytes; 0, and nothing done,
-  // for an address that is not the start of a live block.
+  // Takes a block back and returns the bytes that were asked for; 0, and
+  // nothing done, for an address that is not the start of a live block.
   size_t free(void* address) noexcept;
 
   // `stream` uses the live block too: once freed, it waits for that stream.
