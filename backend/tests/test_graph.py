@@ -364,6 +364,17 @@ def test_results_of_an_unknown_shape_are_refused(call, stream):
         call(x)
 
 
+@pytest.mark.proves("messages.a-tensor-of-the-hosts-captured")
+def test_an_index_of_the_hosts_is_refused(stream):
+    x, host = on_device(1, 2), torch.tensor([0, 1])
+    torch.accelerator.synchronize()
+    says = "cannot be captured: it may have changed, or be gone"
+    with stream, Graph():
+        for call in (lambda: x[host], lambda: x.index_put_((host,), x)):
+            with pytest.raises(NotImplementedError, match=says):
+                call()
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.proves("graph.rules.parts", "messages.a-tensor-of-layout-captured")
 def test_tensors_that_are_not_plain_are_refused(stream):

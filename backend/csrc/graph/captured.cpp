@@ -32,8 +32,14 @@ Tensor empty_like_on(const Tensor& tensor, c10::Device device) {
 }
 
 Tensor on_meta(const Tensor& tensor) {
-  const bool number = tensor.defined() && tensor.is_cpu() && tensor.dim() == 0;
-  return number ? tensor : empty_like_on(tensor, c10::kMeta);
+  const bool on_host = tensor.defined() && tensor.is_cpu();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !on_host || tensor.dim() == 0,
+      "openreg: a tensor of the host's, here of ",
+      tensor.numel(),
+      " elements, cannot be captured: it may have changed, or be gone, at a "
+      "replay. Copy it to the device before the capture.");
+  return on_host ? tensor : empty_like_on(tensor, c10::kMeta);
 }
 
 void refuse_capture(std::string_view name, const std::exception& error) {
