@@ -174,6 +174,31 @@ class TestKernels:
         means = {row.key: row for row in profiled(work).key_averages()}
         assert means["pause"].device_time_total >= 1000
 
+    @pytest.mark.queued
+    def test_of_a_graph_belong_to_the_range_that_replays_it(self, side) -> None:
+        gate, x, graph = Gate(), r(3), torch.accelerator.Graph()
+        openreg.synchronize()
+        with graph:
+            x.add_(1)
+            x.mul_(2)
+        with profile(activities=BOTH) as found:
+            gate.hold()
+            with record_function("replay"):
+                graph.replay()
+            x.sub_(3)
+            gate.open()
+        times = {
+            row.name: row.time_range.elapsed_us() for row in on_device(found)
+        }
+        del times["aten::sub_.Tensor"]
+        (replay,) = [
+            row.device_time_total
+            for row in found.key_averages()
+            if row.key == "replay" and row.device_type == DeviceType.CPU
+        ]
+        assert len(times) == 2
+        assert replay == pytest.approx(sum(times.values()))
+
     def test_outside_of_all_have_rows_too(self) -> None:
         (row,) = on_device(profiled(lambda: sleep(1)))
         assert row.name == "sleep"

@@ -10,13 +10,10 @@
 
 namespace openreg {
 
-static uint64_t next_recorder() {
-  static std::atomic<uint64_t> last{0};
-  return ++last;
-}
+static std::atomic<uint64_t> last_recorder{0};
 
 Recorder::Recorder(size_t bytes)
-    : number_(next_recorder()), chunks_(bytes / sizeof(Chunk) + 1) {}
+    : number_(++last_recorder), chunks_(bytes / sizeof(Chunk) + 1) {}
 
 Recorder::~Recorder() {
   stop();
@@ -91,12 +88,29 @@ const char* Recorder::keep(const char* name) {
   return names_.insert(name).first->c_str();
 }
 
+// [recorder-graph] The nodes of a graph are for whom the graph was launched.
+// They are launched between its start and its end, on the thread that runs it.
+void Recorder::note_graph(const orTraceRecord& record, const Piece& graph) {
+  OpenCalls& open = open_calls();
+  if (record.phase == orTraceStart) {
+    open.ops.push_back(graph.op);
+    open.ranges.push_back(graph.range);
+  } else if (record.phase == orTraceEnd) {
+    OpenCalls::end_last(open.ops);
+    OpenCalls::end_last(open.ranges);
+  }
+}
+// [/recorder-graph]
+
 // [recorder-note] One thread at a time writes each field of a piece.
 void Recorder::note(const orTraceRecord& record) {
   Piece* const piece = find(record.work);
   if (piece == nullptr) {
     dropped_ += record.phase == orTraceLaunch;
     return;
+  }
+  if (record.kind == orTraceGraph) {
+    note_graph(record, *piece);
   }
   switch (record.phase) {
     case orTraceLaunch: {

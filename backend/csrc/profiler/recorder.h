@@ -34,6 +34,13 @@ struct OpenCalls {
   uint64_t recorder;
   std::vector<uint64_t> ops;
   std::vector<uint64_t> ranges;
+
+  // Nothing is there of what began before the profile.
+  static void end_last(std::vector<uint64_t>& open) {
+    if (!open.empty()) {
+      open.pop_back();
+    }
+  }
 };
 // [/recorder-open]
 
@@ -67,6 +74,7 @@ class Recorder {
 
   static void hear(const orTraceRecord* record, void* recorder) noexcept;
   void note(const orTraceRecord& record);
+  void note_graph(const orTraceRecord& record, const Piece& graph);
   Piece* find(uint64_t work);
   Chunk* make_chunk(size_t index);
   const char* keep(const char* name);

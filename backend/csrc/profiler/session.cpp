@@ -40,25 +40,18 @@ int64_t measure_clock_offset() {
 }
 // [/session-clock]
 
-// The call that launches each kind of work.
+// The call that launches each kind of work; a wait is a call itself.
 const char* call_of(const orTraceRecord& launch) {
-  switch (launch.kind) {
-    case orTraceKernel:
-      return "orLaunchKernel";
-    case orTraceCopy:
-      return "orMemcpyAsync";
-    case orTraceSet:
-      return "orMemsetAsync";
-    case orTraceHostFunc:
-      return "orLaunchHostFunc";
-    case orTraceTurn:
-      return "orStreamBeginTurn";
-    case orTraceGraph:
-      return "orGraphLaunch";
-    case orTraceWait:
-      return launch.name;
-  }
-  return launch.name;
+  static constexpr const char* kCalls[]{
+      "orLaunchKernel",
+      "orMemcpyAsync",
+      "orMemsetAsync",
+      "orLaunchHostFunc",
+      "orStreamBeginTurn",
+      nullptr,
+      "orGraphLaunch"};
+  static_assert(kCalls[orTraceWait] == nullptr);
+  return launch.kind == orTraceWait ? launch.name : kCalls[launch.kind];
 }
 
 ActivityType type_of(orTraceKind kind) {
@@ -285,10 +278,7 @@ void Session::pushCorrelationId(uint64_t id) {
 }
 
 void Session::popCorrelationId() {
-  auto& ops = recorder_.open_calls().ops;
-  if (!ops.empty()) {
-    ops.pop_back();
-  }
+  OpenCalls::end_last(recorder_.open_calls().ops);
 }
 
 void Session::pushUserCorrelationId(uint64_t id) {
@@ -296,10 +286,7 @@ void Session::pushUserCorrelationId(uint64_t id) {
 }
 
 void Session::popUserCorrelationId() {
-  auto& ranges = recorder_.open_calls().ranges;
-  if (!ranges.empty()) {
-    ranges.pop_back();
-  }
+  OpenCalls::end_last(recorder_.open_calls().ranges);
 }
 // [/session-correlation]
 
