@@ -170,8 +170,10 @@ class GraphPolicy(CUDAGraphPolicy):
             and isinstance(code, CompiledFxGraph)
             and "openreg" in code.device_types
         ):
-            if len(code.device_types) > 1 or len(code.device_idxs) > 1:
-                _warn("it is of more than one device")
+            others = sorted(code.device_types - {"openreg"})
+            ours = [f"openreg:{index}" for index in sorted(code.device_idxs)]
+            if len(places := others + ours) > 1:
+                _warn(f"it is of more than one device: {', '.join(places)}")
             else:
                 code.current_callable = _by_stream(code)
         return output_code
