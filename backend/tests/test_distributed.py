@@ -219,10 +219,11 @@ def test_objects_travel() -> None:
 def test_a_backend_serves_without_a_group() -> None:
     _ranks.run("""
     from torch_openreg import _C
-    store = dist.FileStore(f"{folder}/alone", size)
-    gloo = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=600))
+    stores = (dist.FileStore(f"{folder}/{name}", size) for name in "ab")
+    long = timedelta(seconds=600)
+    gloo = (dist.ProcessGroupGloo(each, rank, size, long) for each in stores)
     x = torch.ones(2, device="openreg")
-    work = _C._Collectives(gloo).allreduce([x])
+    work = _C._Collectives(*gloo).allreduce([x])
     work.block_current_stream()
     assert x.tolist() == [2.0, 2.0]
     """)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["register"]
-
 
 # [py-batch-norm-stats] The statistics of a share, and from them those of all.
 def _rest(x: Tensor) -> list[int]:
@@ -60,9 +58,8 @@ def elemt(
     invstd: Tensor,
     eps: float,
 ) -> Tensor:
-    y = (input - _of_channels(mean, input)) * _of_channels(invstd, input)
-    if weight is not None:
-        y = y * _of_channels(weight, input)
+    scale = invstd if weight is None else invstd * weight
+    y = (input - _of_channels(mean, input)) * _of_channels(scale, input)
     if bias is not None:
         y = y + _of_channels(bias, input)
     return y.to(input.dtype)

@@ -43,9 +43,11 @@ bool has_default(const c10d::ProcessGroup& group) {
 
 }  // namespace
 
-Collectives::Collectives(intrusive_ptr<c10d::Backend> transport)
+Collectives::Collectives(
+    intrusive_ptr<c10d::Backend> transport, intrusive_ptr<c10d::Backend> words)
     : Backend(transport->getRank(), transport->getSize()),
-      transport_(std::move(transport)) {}
+      transport_(std::move(transport)),
+      words_(std::move(words)) {}
 
 Collectives::~Collectives() = default;
 
@@ -68,15 +70,19 @@ intrusive_ptr<c10d::Backend> Collectives::split(
     const intrusive_ptr<c10d::Store>& store,
     const std::vector<int>& ranks,
     const intrusive_ptr<Options>& options) {
-  const auto ours =
-      c10::make_intrusive<c10d::PrefixStore>(getBackendName(), store);
-  auto part = transport_->split(ours, ranks, options);
-  return part ? c10::make_intrusive<Collectives>(std::move(part)) : nullptr;
+  const auto part_of = [&](const auto& whole, const char* name) {
+    const auto ours = c10::make_intrusive<c10d::PrefixStore>(name, store);
+    return whole->split(ours, ranks, options);
+  };
+  auto part = part_of(transport_, "orccl/bytes");
+  auto words = part_of(words_, "orccl/words");
+  return part ? c10::make_intrusive<Collectives>(part, words) : nullptr;
 }
 // [/backend-split]
 
 void Collectives::setTimeout(std::chrono::milliseconds timeout) {
   transport_->setTimeout(timeout);
+  words_->setTimeout(timeout);
 }
 
 void Collectives::setSequenceNumberForGroup() {}
@@ -223,7 +229,7 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
     int tag) {
   std::erase_if(handshakes_, [](const auto& each) { return each->is_over(); });
   return handshakes_.emplace_back(
-      std::make_shared<Handshake>(*transport_, rank_, told, expected, tag));
+      std::make_shared<Handshake>(*words_, rank_, told, expected, tag));
 }
 // [/backend-shake]
 

@@ -13,13 +13,17 @@ namespace openreg {
 
 // [backend-class] The collectives of the device, as c10d asks for them.
 // The transport moves the bytes: here Gloo's process group, a vendor's own
-// library elsewhere. It knows memory of the host alone, and gets aliases.
+// library elsewhere. It knows memory of the host alone, and gets aliases. What
+// ranks tell each other before has connections of its own: among the bytes it
+// would wait for them, and they for it.
 class OPENREG_EXPORT Collectives final : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using Tensors = std::vector<at::Tensor>;
 
-  explicit Collectives(c10::intrusive_ptr<c10d::Backend> transport);
+  Collectives(
+      c10::intrusive_ptr<c10d::Backend> transport,
+      c10::intrusive_ptr<c10d::Backend> words);
   ~Collectives() override;
 
   const std::string getBackendName() const override;
@@ -133,6 +137,7 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
       c10d::ReduceScatterOptions options) const;
 
   const c10::intrusive_ptr<c10d::Backend> transport_;
+  const c10::intrusive_ptr<c10d::Backend> words_;
   std::recursive_mutex mutex_;  // guards all below, and the order of launches
   std::shared_ptr<Flight> coalescing_;
   std::exception_ptr refused_;  // of what is coalescing

@@ -14,10 +14,11 @@ void bind_distributed(py::module_& m) {
   py::class_<Collectives, c10d::Backend, c10::intrusive_ptr<Collectives>>(
       m, "_Collectives")
       .def(
-          py::init([](const Backend& transport) {
-            return c10::make_intrusive<Collectives>(transport);
+          py::init([](const Backend& transport, const Backend& words) {
+            return c10::make_intrusive<Collectives>(transport, words);
           }),
           py::arg("transport"),
+          py::arg("words"),
           py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &Collectives::getBackendOptions)
       // Asked of the processes that are in none of the parts of a split.
