@@ -26,6 +26,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import _examples
+import bench_distributed
 from torch_openreg import openreg
 
 Call = Callable[[], object]
@@ -391,6 +392,7 @@ def collect() -> dict[str, Any]:
         "loaders": ask("loaders", COLUMNS["auto"]),
         "memory": ask("memory", COLUMNS["auto"]),
         "profile": ask("profile", COLUMNS["auto"] | {"KINETO_LOG_LEVEL": "5"}),
+        "distributed": bench_distributed.measure(),
         "import": import_times(),
     }
 
@@ -441,6 +443,7 @@ def show(figures: dict[str, Any]) -> None:
     print("\nadd_ of one element while a profile runs, microseconds")
     for name, taken in figures["profile"].items():
         print(f"{name:24}{taken:10.2f}")
+    bench_distributed.show(figures["distributed"])
     bare, loaded = figures["import"]
     print(f"import torch: {bare:.0f} ms, with the backend {loaded:.0f} ms")
 
