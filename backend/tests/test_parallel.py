@@ -81,7 +81,6 @@ def test_the_logger_of_ddp_has_no_times(output: str) -> None:
     assert said("times") in output
 
 
-@pytest.mark.stress
 @pytest.mark.proves("distributed.free.compiled")
 def test_compiled_models_learn_alike() -> None:
     output = run('{"compiled": of.compiled}')
