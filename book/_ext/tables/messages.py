@@ -143,11 +143,11 @@ def places() -> dict[str, list[regions.Region]]:
 
 def messages_of(folder: str) -> str:
     """The messages of a folder, each with what is to be said of it."""
-    here = found(folder)
+    here = [(message, told(message)) for message in found(folder)]
     shown = places()
     body = []
     for row in TOLD:
-        mine = [m for m in here if row.says in m.text]
+        mine = [message for message, known in here if row in known]
         if not mine:
             continue
         links = dict.fromkeys(
