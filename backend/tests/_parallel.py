@@ -450,6 +450,12 @@ def hybrid() -> None:
 
 
 @free
+def compiled() -> None:
+    learns(lambda model: cast(nn.Module, torch.compile(DDP(model))), 2e-6)
+    learns(lambda model: cast(nn.Module, torch.compile(fully(model))), 2e-6)
+
+
+@free
 def recorder() -> None:
     from torch._C import _distributed_c10d
 
@@ -539,11 +545,6 @@ def symmetric() -> str:
 def replicas() -> str:
     model = nn.DataParallel(nn.Linear(2, 2, device="openreg:0"), [0, 1])
     return said(lambda: model(torch.ones(2, 2, device="openreg:0")))
-
-
-def compiled() -> None:
-    learns(lambda model: cast(nn.Module, torch.compile(DDP(model))), 2e-6)
-    learns(lambda model: cast(nn.Module, torch.compile(fully(model))), 2e-6)
 
 
 def main(cases: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def found(output: str) -> dict[str, str]:
 
 
 @pytest.mark.proves("distributed.free.*")
-@pytest.mark.parametrize("name", [name for name in FREE if name != "compiled"])
+@pytest.mark.parametrize("name", FREE)
 def test_it_needs_nothing_more_of_a_device(
     name: str, found: dict[str, str]
 ) -> None:
@@ -79,12 +79,6 @@ def test_what_is_out_of_reach_says_so(name: str, found: dict[str, str]) -> None:
 @pytest.mark.proves("distributed.impossible.times")
 def test_the_logger_of_ddp_has_no_times(output: str) -> None:
     assert said("times") in output
-
-
-@pytest.mark.proves("distributed.free.compiled")
-def test_compiled_models_learn_alike() -> None:
-    output = run('{"compiled": of.compiled}')
-    assert "compiled: None" in output.splitlines()
 
 
 @pytest.mark.stress
