@@ -504,15 +504,69 @@ def bfloat16() -> str:
 
 @impossible
 def random() -> str:
-    from torch.distributed.tensor import Shard, distribute_tensor, rand
+    from torch.distributed.tensor import (
+        Replicate,
+        Shard,
+        distribute_tensor,
+        rand,
+    )
+    from torch.distributed.tensor.experimental import local_map
 
-    mesh, along = line(), [Shard(0)]
+    from torch_openreg import openreg
+
+    mesh, along, size = line(), [Shard(0)], dist.get_world_size()
     text = said(lambda: rand(4, device_mesh=mesh, placements=along))
+    draws: tuple[Callable[[Tensor], object], ...] = (
+        F.dropout,
+        nn.init.normal_,
+        nn.init.uniform_,
+        torch.rand_like,
+        torch.randn_like,
+        torch.bernoulli,
+        lambda x: x.bernoulli_(0.5),
+        lambda x: torch.randint_like(x, 9),
+    )
+    for placement in Shard(0), Replicate():
+        for draw in draws:
+            some = distribute_tensor(normal(4, 4).abs() % 1, mesh, [placement])
+            state = openreg.get_rng_state()
+            assert said(functools.partial(draw, some)) == text, draw
+            assert openreg.get_rng_state().equal(state), draw
+    # Instead: a whole one, or each share of its own, by seeds that differ.
     x = torch.rand(4, device=device())
     mine = distribute_tensor(x, mesh, along).full_tensor()
     dist.broadcast(x, 0)
     assert mine.equal(x)
+    with torch.random.fork_rng([device()], device_type="openreg"):
+        openreg.manual_seed(dist.get_rank())
+        drop = local_map(F.dropout, along, (along,), device_mesh=mesh)
+        dropped = drop(distribute_tensor(torch.ones(64), mesh, along))
+    masks = dropped.full_tensor().chunk(size)
+    assert not masks[0].equal(masks[1])
     return text
+
+
+@impossible
+def shares() -> str:
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    from torch_openreg import openreg
+
+    draws: tuple[Callable[[Tensor], Any], ...] = (
+        lambda x: x.exponential_(),
+        lambda x: x.log_normal_(),
+        lambda x: x.cauchy_(),
+        lambda x: x.geometric_(0.5),
+        lambda x: torch.multinomial(x, 1),
+    )
+    for draw in draws:
+        for by_rank in False, True:
+            openreg.manual_seed(by_rank * dist.get_rank())
+            x = distribute_tensor(torch.ones(64, 9), line(), [Shard(0)])
+            one, other = draw(x).full_tensor().chunk(2)
+            assert one.equal(other) == (not by_rank)
+    openreg.manual_seed(0)
+    return "equal"
 
 
 @impossible

@@ -688,3 +688,61 @@ def test_gloo_by_itself_is_refused_by_a_sentence() -> None:
     dist.all_reduce(y := torch.ones(3))
     assert y.tolist() == [2.0] * 3
     """)
+
+
+@pytest.mark.proves("messages.was-not-timed")
+def test_times_are_taken_when_they_are_asked_for() -> None:
+    _ranks.run("""
+    begin()
+    x = torch.ones(1 << 20, device="openreg")
+    work = dist.all_reduce(x, async_op=True)
+    refuses(lambda: work._get_duration(), "c10d::allreduce was not timed.")
+    dist.group.WORLD._enable_collectives_timing()
+    gate = Gate()
+    gate.hold()  # before the stream's turn comes, no time is counted
+    work = dist.all_reduce(x, async_op=True)
+    refuses(lambda: work._get_duration())
+    gate.open()
+    work.wait(timedelta(seconds=600))
+    torch.accelerator.synchronize()
+    assert 0 < work._get_duration() < 600e3
+    """)
+
+
+@pytest.mark.proves("distributed-abort", "messages.group-was-aborted")
+@MODES
+def test_an_abort_ends_what_waits_for_another_rank(mode: str) -> None:
+    """Of collectives and messages; the other rank never calls."""
+    _ranks.run(
+        """
+    import threading
+    if rank == 0:
+        os.mkfifo(f"{folder}/done")
+    begin()
+    x = torch.ones(4, device="openreg")
+    dist.all_reduce(x)
+    x.cpu()
+    calls = (
+        lambda group: dist.all_reduce(x, group=group),
+        lambda group: dist.recv(x, 1, group=group),
+        lambda group: dist.barrier(group, device_ids=[0]),
+    )
+    groups = [dist.new_group() for _ in calls]
+    if rank:
+        open(f"{folder}/done").close()  # when the other has opened it, too
+        os._exit(0)
+    for call, group in zip(calls, groups):
+        timer = threading.Timer(0.1, group.abort)
+        timer.start()
+        def fails():
+            call(group)
+            x.cpu()
+        refuses(fails, "group was aborted.")
+        timer.join()
+        openreg.reset_device(0)
+        refuses(lambda: call(group), "this group was aborted.")
+        assert (x.fill_(3) * 2).tolist() == [6.0] * 4
+    open(f"{folder}/done", "w").close()
+    """,
+        OPENREG_LAUNCH=mode,
+    )

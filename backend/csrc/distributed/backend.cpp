@@ -85,7 +85,22 @@ void Collectives::setTimeout(std::chrono::milliseconds timeout) {
   words_->setTimeout(timeout);
 }
 
-void Collectives::setSequenceNumberForGroup() {}
+void Collectives::enableCollectivesTiming() {
+  times_ = c10::EventFlag::BACKEND_DEFAULT;
+}
+
+// [backend-abort] Nobody waits any longer for words that may never come.
+// What a rank has not heard yet would be taken for an answer to its next call,
+// so there is none. Gloo cannot leave a transfer that has begun: that ends, or
+// fails when its peer does, or after the timeout.
+void Collectives::abort() {
+  const std::lock_guard lock(words_mutex_);
+  over_ = true;
+  for (const auto& handshake : handshakes_) {
+    handshake->abort();
+  }
+}
+// [/backend-abort]
 
 uint64_t Collectives::getSequenceNumberForGroup() {
   const std::lock_guard lock(mutex_);
@@ -167,13 +182,13 @@ std::shared_ptr<Flight> Collectives::make_flight() {
   // Whoever holds the Work of an unlaunched flight may outlive this group.
   const auto self =
       intrusive_ptr<Collectives>::unsafe_reclaim_from_nonowning(this);
-  return std::make_shared<Flight>([self](Flight& flight) {
+  const auto launch = [self](Flight& flight) {
     const std::lock_guard lock(self->mutex_);
-    if (flight.operations.empty()) {
-      return;
+    if (!flight.operations.empty()) {
+      launch_flight(flight, *self->lane_, self->transport_);
     }
-    launch_flight(flight, *self->lane_, self->transport_);
-  });
+  };
+  return std::make_shared<Flight>(launch, times_);
 }
 
 c10::DeviceIndex Collectives::device_of(const Operations& operations) const {
@@ -227,6 +242,8 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
     const std::vector<Handshake::Side>& told,
     const std::vector<Handshake::Side>& expected,
     int tag) {
+  const std::lock_guard lock(words_mutex_);
+  TORCH_CHECK(!over_, "openreg: this group was aborted.");
   std::erase_if(handshakes_, [](const auto& each) { return each->is_over(); });
   return handshakes_.emplace_back(
       std::make_shared<Handshake>(*words_, rank_, told, expected, tag));

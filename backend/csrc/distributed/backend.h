@@ -29,6 +29,8 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   const std::string getBackendName() const override;
   c10::intrusive_ptr<Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
+  void enableCollectivesTiming() override;
+  void abort() override;
   bool supportsSplitting() const override;
   c10::intrusive_ptr<c10d::Backend> split(
       const c10::intrusive_ptr<c10d::Store>& store,
@@ -94,7 +96,7 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   WorkPtr recvAnysource(Tensors&, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
 
-  void setSequenceNumberForGroup() override;
+  void setSequenceNumberForGroup() override {}
   uint64_t getSequenceNumberForGroup() override;
 
  private:
@@ -141,7 +143,10 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   std::recursive_mutex mutex_;  // guards all below, and the order of launches
   std::shared_ptr<Flight> coalescing_;
   std::exception_ptr refused_;  // of what is coalescing
+  std::mutex words_mutex_;      // guards what they say, also while a call waits
   std::vector<std::shared_ptr<Handshake>> handshakes_;
+  bool over_ = false;
+  c10::EventFlag times_ = c10::EventFlag::PYTORCH_DEFAULT;
   std::optional<Lane> lane_;
   uint64_t number_ = 0;
   int messages_ = 0;

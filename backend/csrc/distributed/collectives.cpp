@@ -64,18 +64,13 @@ WorkPtr Collectives::broadcast(
   return start([&] {
     const char* const name = "c10d::broadcast";
     check_tensors(name, {}, {only(name, tensors)});
+    const int64_t root = options.rootRank;
     const auto post = [x = bytes_of(tensors),
                        options](auto& transport) mutable {
       return transport.broadcast(x, options);
     };
     return Operations{
-        {name,
-         OpType::BROADCAST,
-         {},
-         tensors,
-         post,
-         nullptr,
-         options.rootRank}};
+        {name, OpType::BROADCAST, {}, tensors, post, nullptr, root}};
   });
 }
 
@@ -136,14 +131,9 @@ WorkPtr Collectives::reduce(
     const auto post = [x, asked](auto& transport) mutable {
       return transport.reduce(x, asked);
     };
+    const int64_t detail = options.rootRank << 8 | options.reduceOp;
     return Operations{
-        {name,
-         OpType::REDUCE,
-         {},
-         tensors,
-         post,
-         divide,
-         options.rootRank << 8 | options.reduceOp}};
+        {name, OpType::REDUCE, {}, tensors, post, divide, detail}};
   });
 }
 
@@ -246,24 +236,18 @@ WorkPtr Collectives::gather(
   return start([&] {
     const char* const name = "c10d::gather";
     const auto& input = only(name, inputs);
-    const bool root = options.rootRank == rank_;
-    const Tensors results = root && !outputs.empty() ? outputs[0] : Tensors();
-    check_alike(name, input, results, root ? size_ : 0);
+    const int64_t root = options.rootRank;
+    const Tensors results =
+        root == rank_ && !outputs.empty() ? outputs[0] : Tensors();
+    check_alike(name, input, results, root == rank_ ? size_ : 0);
     check_tensors(name, inputs, results);
-    auto to =
-        root ? std::vector<Tensors>{bytes_of(results)} : std::vector<Tensors>();
+    std::vector to(root == rank_, bytes_of(results));
     const auto post =
         [to, from = bytes_of(inputs), options](auto& transport) mutable {
           return transport.gather(to, from, options);
         };
     return Operations{
-        {name,
-         OpType::GATHER,
-         inputs,
-         results,
-         post,
-         nullptr,
-         options.rootRank}};
+        {name, OpType::GATHER, inputs, results, post, nullptr, root}};
   });
 }
 
@@ -274,24 +258,18 @@ WorkPtr Collectives::scatter(
   return start([&] {
     const char* const name = "c10d::scatter";
     const auto& output = only(name, outputs);
-    const bool root = options.rootRank == rank_;
-    const Tensors parts = root && !inputs.empty() ? inputs[0] : Tensors();
-    check_alike(name, output, parts, root ? size_ : 0);
+    const int64_t root = options.rootRank;
+    const Tensors parts =
+        root == rank_ && !inputs.empty() ? inputs[0] : Tensors();
+    check_alike(name, output, parts, root == rank_ ? size_ : 0);
     check_tensors(name, parts, outputs);
-    auto from =
-        root ? std::vector<Tensors>{bytes_of(parts)} : std::vector<Tensors>();
+    std::vector from(root == rank_, bytes_of(parts));
     const auto post =
         [to = bytes_of(outputs), from, options](auto& transport) mutable {
           return transport.scatter(to, from, options);
         };
     return Operations{
-        {name,
-         OpType::SCATTER,
-         parts,
-         outputs,
-         post,
-         nullptr,
-         options.rootRank}};
+        {name, OpType::SCATTER, parts, outputs, post, nullptr, root}};
   });
 }
 
@@ -314,14 +292,9 @@ WorkPtr Collectives::reduce_scatter(
                        asked](auto& transport) mutable {
       return transport.reduce_scatter(to, from, asked);
     };
+    const int64_t detail = options.reduceOp;
     return Operations{
-        {name,
-         OpType::REDUCE_SCATTER,
-         parts,
-         outputs,
-         post,
-         divide,
-         options.reduceOp}};
+        {name, OpType::REDUCE_SCATTER, parts, outputs, post, divide, detail}};
   });
 }
 

@@ -179,6 +179,9 @@ void launch_flight(
     const auto kernel = std::make_shared<Kernel>(
         &operations[i], operations.size() / kernels, flight.outcome, transport);
     order(get_stream(device), stream);
+    if (i == 0 && flight.begin.flag() == c10::EventFlag::BACKEND_DEFAULT) {
+      flight.begin.record(stream);
+    }
     launch_on(stream, operations[i].name, [kernel, own] { kernel->run(); });
     streams.push_back(stream);
   }
@@ -238,9 +241,21 @@ Handshake::Handshake(
   }
 }
 
+void Handshake::abort() {
+  for (const auto* const packets : {&told_, &asked_}) {
+    for (const auto& packet : *packets) {
+      packet.work->abort();
+    }
+  }
+}
+
+void Handshake::await(const Packet& packet) {
+  TORCH_CHECK_WITH(DistBackendError, packet.work->wait(), "group was aborted.");
+}
+
 Handshake::Side Handshake::receive(size_t index) {
   const auto& packet = asked_[index];
-  packet.work->wait();
+  await(packet);
   const int rank = expected_[index].rank;
   return read(packet.words, rank < 0 ? packet.work->sourceRank() : rank);
 }
@@ -251,7 +266,7 @@ void Handshake::await() {
   }
   // What is not sent when its buffer goes is never sent, so wait first.
   for (const auto& packet : told_) {
-    packet.work->wait();
+    await(packet);
   }
   std::vector<Side> got;
   for (size_t i = 0; i < asked_.size(); ++i) {
@@ -316,10 +331,6 @@ int CollectiveWork::sourceRank() const {
   return handshake_ ? handshake_->source() : -1;
 }
 
-std::vector<at::Tensor> CollectiveWork::result() {
-  return results_;
-}
-
 void CollectiveWork::wait_on_host(std::chrono::milliseconds timeout) const {
   TORCH_CHECK(
       capture_of(current_stream(flight_->stream->device_index())) == nullptr,
@@ -375,8 +386,14 @@ c10::intrusive_ptr<c10::ivalue::Future> CollectiveWork::getFuture() {
 }
 // [/flight-future]
 
-uint64_t CollectiveWork::getSequencenumber() const {
-  return number_;
+// In milliseconds, from the stream's turn to its end.
+float CollectiveWork::getDuration() const {
+  TORCH_CHECK(
+      flight_->begin.was_marked_for_recording(),
+      "openreg: ",
+      name_,
+      " was not timed. Call _enable_collectives_timing() of its group before.");
+  return static_cast<float>(flight_->begin.elapsedTime(flight_->end));
 }
 
 }  // namespace openreg

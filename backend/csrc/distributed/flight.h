@@ -48,6 +48,7 @@ class Handshake {
   void check(const Side& expected, const Side& got) const;
   // Waits for the one message that is expected, and says what it will be.
   Side await_message();
+  void abort();
   // Whether the transport is done with the memory of its words.
   bool is_over() const {
     return over_;
@@ -62,6 +63,7 @@ class Handshake {
     at::Tensor words;
     c10::intrusive_ptr<c10d::Work> work;
   };
+  static void await(const Packet& packet);
   Side receive(size_t index);
 
   const int rank_;
@@ -95,7 +97,10 @@ class Flight {
  public:
   using Launch = std::function<void(Flight&)>;
 
-  explicit Flight(Launch launch) : launch_(std::move(launch)) {}
+  Flight(Launch launch, c10::EventFlag times)
+      : begin(c10::kPrivateUse1, times),
+        end(c10::kPrivateUse1, times),
+        launch_(std::move(launch)) {}
 
   // Launches it, unless that has been done.
   void depart() {
@@ -106,7 +111,8 @@ class Flight {
 
   std::vector<Operation> operations;  // until it is launched
   const std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();
-  c10::Event end{c10::kPrivateUse1};
+  c10::Event begin;  // recorded if times are asked for
+  c10::Event end;
   std::optional<c10::Stream> stream;  // that it ends on
 
  private:
@@ -139,12 +145,17 @@ class CollectiveWork final : public c10d::Work {
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
   int sourceRank() const override;
-  std::vector<at::Tensor> result() override;
+  std::vector<at::Tensor> result() override {
+    return results_;
+  }
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override;
   void blockCurrentStream() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override;
+  float getDuration() const override;
+  uint64_t getSequencenumber() const override {
+    return number_;
+  }
   // [/flight-work]
 
  private:

@@ -81,8 +81,8 @@ WorkPtr Collectives::receive(
           message.terms.elements *
           static_cast<int64_t>(c10::elementSize(message.terms.dtype));
       if (bytes != x[0].numel()) {  // its sender shall not wait for ever
-        Tensors unwanted{at::empty({bytes}, at::kByte)};
-        transport.recv(unwanted, message.rank, from)->wait();
+        Tensors dropped{at::empty({bytes}, at::kByte)};
+        transport.recv(dropped, message.rank, from)->wait();
       }
       auto expected = ours;
       expected.terms.detail = message.terms.detail;
