@@ -24,6 +24,7 @@ ROOMS = {
     "backend/csrc/distributed": 1650,
     "backend/csrc/minimal": 250,
     "backend/csrc/profiler": 600,
+    "backend/kit": 900,
     "backend/torch_openreg": 1400,
     "backend/torch_openreg/csrc": 650,
     "backend/torch_openreg/inductor": 700,

@@ -12,16 +12,16 @@ import ast
 import json
 import os
 import re
-import signal
 import sys
 import types
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch.utils import cpp_extension
+
+sys.path.append(str(Path(__file__).parents[1] / "kit"))
+from torch_device_kit import answers
 
 FOLDER = Path(__file__).parents[1] / "examples" / "smallest"
 
@@ -80,20 +80,7 @@ def without(source: str, left_out: str) -> str:
 
 def answer(code: str, names: dict[str, object]) -> str:
     """What `code` raises, else first warns of, else the last line's value."""
-    tree = ast.parse(code)
-    last = tree.body.pop()
-    assert isinstance(last, ast.Expr)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            exec(compile(tree, "use", "exec"), names)
-            value = ast.Expression(last.value)
-            text = repr(eval(compile(value, "use", "eval"), names))
-            if caught:
-                text = f"{caught[0].category.__name__}: {caught[0].message}"
-        except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-    return " ".join(text.split())
+    return answers.ask(code, names).text
 
 
 def build() -> str:
@@ -131,40 +118,22 @@ def attempt(library: str, trial: Trial) -> str:
     return answer(trial.use, {"torch": torch})
 
 
-def forked(work: Callable[..., str], *arguments: object) -> str:
-    """What a function returns in a process of its own, or its signal."""
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(ours)
-        with os.fdopen(theirs, "w") as pipe:
-            pipe.write(work(*arguments))
-        os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours) as pipe:
-        text = pipe.read()
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        return f"ends with {signal.Signals(os.WTERMSIG(status)).name}"
-    return text
-
-
 # What takes seconds to import is imported once, after the other trials.
 SLOW = "torch._dynamo", "torch._inductor", "common_device_type", "profiler"
 
 
 def make(trials: list[Trial]) -> list[str]:
     """What came of each trial, in their order."""
-    library = forked(build)
-    answers: dict[Trial, str] = {}
+    library = answers.forked(build)
+    found: dict[Trial, str] = {}
     slow = {t for t in trials if any(name in t.use for name in SLOW)}
     for trial in [t for t in trials if t not in slow]:
-        answers[trial] = forked(attempt, library, trial)
+        found[trial] = answers.forked(attempt, library, trial)
     if slow:
         import torch._inductor.compile_fx  # noqa: F401
     for trial in [t for t in trials if t in slow]:
-        answers[trial] = forked(attempt, library, trial)
-    return [answers[trial] for trial in trials]
+        found[trial] = answers.forked(attempt, library, trial)
+    return [found[trial] for trial in trials]
 
 
 if __name__ == "__main__":

@@ -17,6 +17,10 @@ import torch
 import _rows
 import left_out
 from _device import PATIENCE
+from torch_device_kit import doctor
+from torch_device_kit.answers import Answer
+from torch_device_kit.asking import Reply
+from torch_device_kit.suite import suite
 
 pytestmark = pytest.mark.one_mode
 
@@ -87,6 +91,33 @@ def test_without_a_registration_pytorch_says_what_the_row_says(
     assert says(point, without), without
     with_it = answers[left_out.Trial("", point.use)]
     assert says(point, with_it) == (not point.leaves_out), with_it
+
+
+ASKED = {row.id.partition(".")[2]: row for row in suite("tiny")}
+
+
+@pytest.mark.proves("doctor-names-what-is-left-out")
+@pytest.mark.parametrize(
+    "point",
+    [
+        point
+        for point in POINTS
+        if point.leaves_out and ASKED[point.name].use == point.use
+    ],
+    ids=lambda point: point.name,
+)
+def test_the_doctor_names_the_line_that_is_left_out(answers, point) -> None:
+    def state(text: str) -> str:
+        row = ASKED[point.name]
+        ended = text if text.startswith("ends with") else ""
+        answer = Answer(text, (), bool(re.match(r"\w+Error: ", text)))
+        if re.match(r"\w+Warning: ", text):  # what it answers is not told
+            answer = Answer(row.right, (text,))
+        return doctor.judge(row, Reply(answer, ended)).state
+
+    without = answers[left_out.Trial(point.leaves_out, point.use)]
+    assert state(without) == doctor.MISSING
+    assert state(answers[left_out.Trial("", point.use)]) == doctor.HAS
 
 
 def test_every_registration_of_the_smallest_backend_has_a_row() -> None:

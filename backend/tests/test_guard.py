@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,35 +11,10 @@ import torch
 
 import _device as d
 from _tensors import in_backward
+from torch_device_kit.reach import default_stream
 from torch_openreg import _C
 
 openreg = torch.openreg
-
-
-class Device(ctypes.Structure):
-    """c10::Device"""
-
-    _fields_ = [("type", ctypes.c_int8), ("index", ctypes.c_int8)]
-
-
-class Stream(ctypes.Structure):
-    """c10::Stream"""
-
-    _fields_ = [("device", Device), ("id", ctypes.c_int64)]
-
-
-def default_stream(device: int) -> tuple[int, int, int]:
-    """What the guard that PyTorch has registered says is the default."""
-    library = Path(torch.__file__).parent / "lib" / "libc10.so"
-    guards = (ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)) * 21).in_dll(
-        ctypes.CDLL(str(library)),
-        "_ZN3c104impl26device_guard_impl_registryE",
-    )
-    ask = ctypes.CFUNCTYPE(Stream, ctypes.c_void_p, Device)(
-        guards[20][0][6]  # the seventh virtual method of the interface
-    )
-    found = ask(ctypes.cast(guards[20], ctypes.c_void_p), Device(20, device))
-    return found.device.type, found.device.index, found.id
 
 
 @pytest.mark.proves("messages.devices-was-given-the-device")

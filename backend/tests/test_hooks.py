@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-from pathlib import Path
-
 import pytest
 import torch
 
+from torch_device_kit.reach import from_blob, is_built
+
 openreg = torch.openreg
-libtorch = ctypes.CDLL(
-    str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
-)
-libtorch.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
-
-
-def from_blob(address: int, device_index: int) -> str:
-    """at::from_blob through PyTorch's C ABI: "" or what went wrong.
-
-    It asks the backend where the address is, and compares.
-    """
-    sizes, strides = (ctypes.c_int64 * 1)(2), (ctypes.c_int64 * 1)(1)
-    tensor = ctypes.c_void_p()
-    status = libtorch.aoti_torch_create_tensor_from_blob(
-        ctypes.c_void_p(address),
-        ctypes.c_int64(1),
-        sizes,
-        strides,
-        ctypes.c_int64(0),
-        libtorch.aoti_torch_dtype_float32(),
-        libtorch.aoti_torch_device_type_privateuse1(),
-        ctypes.c_int32(device_index),
-        ctypes.byref(tensor),
-    )
-    if status == 0:
-        libtorch.aoti_torch_delete_tensor_object(tensor)
-        return ""
-    return libtorch.torch_exception_get_what_without_backtrace().decode()
 
 
 @pytest.mark.proves(
@@ -53,14 +24,7 @@ def test_has_primary_context_lets_backward_run_on_every_device():
 
 @pytest.mark.proves("hooks.low.isBuilt")
 def test_is_built():
-    # PyTorch 2.13 has no function that asks it of this device type.
-    hooks_of = libtorch._ZN2at6detail19getPrivateUse1HooksEv
-    hooks_of.restype = ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p))
-    hooks = hooks_of()
-    is_built = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(
-        hooks[0][2]  # after the two entries of the destructor
-    )
-    assert is_built(ctypes.cast(hooks, ctypes.c_void_p))
+    assert is_built()
 
 
 @pytest.mark.proves("hooks.low.isAvailable")
