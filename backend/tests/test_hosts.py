@@ -1,0 +1,149 @@
+"""What runs on several hosts: slow links, lost hosts, and a new beginning."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import _fresh
+import _hosts
+import accept
+from _examples import EXAMPLES
+
+pytestmark = pytest.mark.one_mode
+PAGE = Path(accept.__file__).parents[1] / "howto" / "several-machines.md"
+Hosts = tuple[_hosts.Host, _hosts.Host, _hosts.Wire]
+
+SUM = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+rank, limit = int(sys.argv[1]), timedelta(seconds=3)
+torch.set_num_threads(1)
+dist.init_process_group(
+    init_method="tcp://alpha:29500", rank=rank, world_size=2,
+    timeout=timedelta(seconds=60))
+brief = dist.new_group(timeout=limit)
+x = torch.ones(1 << 16, device="openreg")
+for way in "quick", "slow", "lossy":
+    for turn in range(5):
+        dist.all_reduce(x.fill_(turn + rank))
+        assert x.eq(2 * turn + 1).all(), (way, turn)
+    print(way, flush=True)
+    input()
+dist.all_reduce(x, group=brief)
+try:
+    x.cpu()
+except RuntimeError as error:
+    print(str(error).splitlines()[0])
+torch.openreg.reset_device()
+assert x.fill_(3).mul(2).eq(6).all()
+print("goes on")
+"""
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    try:
+        with _hosts.two() as made:
+            yield made
+    except _hosts.Unable as why:
+        pytest.skip(f"no network of one's own can be made here: {why}")
+
+
+@pytest.mark.proves("distributed-partition")
+def test_slow_links_do_not_hang_and_a_cut_one_is_an_error(hosts: Hosts) -> None:
+    *both, wire = hosts
+    python = sys.executable, "-c", SUM
+    ranks = [host.start(*python, str(n)) for n, host in enumerate(both)]
+
+    def go_on() -> None:
+        for rank in ranks:
+            rank.go_on()
+
+    for way, delay, loses in (("quick", 0.02, 0), ("slow", 0, 0.05)):
+        for rank in ranks:
+            rank.wait_for(way)
+        wire.delay, wire.loses = delay, loses
+        go_on()
+    for rank in ranks:
+        rank.wait_for("lossy")
+    assert wire.lost > 0
+    wire.cut = True
+    begun = time.monotonic()
+    go_on()
+    for rank in ranks:
+        said = rank.end()
+        assert "c10d::allreduce of Float[65536] on openreg:0 failed" in said
+        assert "goes on" in said
+    assert time.monotonic() - begun > 2
+
+
+def fence(name: str) -> str:
+    """What stands in the fence below a comment of the page."""
+    below = PAGE.read_text().partition(f"<!-- {name} -->")[2]
+    return below.split("```")[1].removeprefix("text\n")
+
+
+@pytest.mark.proves("distributed-restart")
+def test_a_job_that_loses_a_host_goes_on_where_it_was(
+    hosts: Hosts, tmp_path: Path
+) -> None:
+    alpha, beta, wire = hosts
+    setting, _, *options = fence("command").split()
+    assert options[-2:] == ["elastic_model.py", "FOLDER"]
+    torchrun: tuple[str | Path, ...] = (
+        *(sys.executable, "-m", "torch.distributed.run", *options[:-2]),
+        *("--monitor-interval=0.1", EXAMPLES / "elastic_model.py", tmp_path),
+    )
+    name, value = setting.split("=")
+    settings = {"SECONDS": "3", "OMP_NUM_THREADS": "1", name: value}
+    wire.delay = 0.005
+    first = alpha.start(*torchrun, **settings)
+    second = beta.start(*torchrun, **settings)
+    first.wait_for("step 3 by 2")
+    wire.cut = True
+    beta.kill()
+    second.close()
+    first.wait_for("failed (exitcode: 1)")
+    wire.cut = False
+    beta.start(*torchrun, **settings).end()
+    said = first.end()
+    # One more step or two may end before the power does; they are not shown.
+    shown = re.sub(r"(?<=step 3 by 2\n)(step \d by 2\n)+", "", said)
+    lost = shown.index("step 3 by 2") + 1
+    back = lost + shown[lost:].index("failed (exitcode: 1)") + 1
+    lines = [(lost, "beta is lost"), (back, "beta is back")]
+    told = r"step \d+ by \d|openreg: .+|failed \(exitcode: \d\)"
+    for found in re.finditer(told, shown):
+        lines.append((found.start(), f"alpha: {found[0]}"))
+    run = "".join(f"{line}\n" for _, line in sorted(lines))
+    assert accept.matches(fence("run"), run), run
+    kept = torch.load(tmp_path / "checkpoint.pt")["losses"]
+    torch.testing.assert_close(kept, alone(tmp_path), rtol=1e-6, atol=0)
+
+
+def alone(folder: Path) -> list[float]:
+    """The losses of one process that nothing disturbs."""
+    printed = _fresh.prints(
+        """
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[1])
+        import elastic_model
+        file = Path(sys.argv[2]) / "alone.pt"
+        print(elastic_model.train(elastic_model.make(), file, 0, 1))
+        """,
+        str(EXAMPLES),
+        str(folder),
+    )
+    losses: list[float] = json.loads(printed.splitlines()[-1])
+    return losses
