@@ -6,19 +6,22 @@ import json
 import re
 import subprocess
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from scikit_build_core.build import build_wheel
 
 from _examples import EXAMPLES
 from _fresh import AUTOLOAD, run
 from planted import FAULTS, TOGETHER
-from torch_device_kit import doctor, report
+from torch_device_kit import doctor, operators, report
 from torch_device_kit.answers import Answer
 from torch_device_kit.asking import Reply
 from torch_device_kit.suite import Row, suite
+from torch_openreg.openreg import fallback
 
 pytestmark = pytest.mark.one_mode
 
@@ -295,3 +298,54 @@ def test_the_wheel_has_the_books_rows(
 def test_a_report_is_short() -> None:
     long = "x" * 1000
     assert len(report.short(long)) == 300
+
+
+@pytest.fixture
+def host_only() -> Iterator[Any]:
+    """An operator that only the CPU has."""
+    with torch.library._scoped_library("kit", "DEF") as library:
+        library.define("host_only(Tensor x) -> Tensor")
+        library.impl("host_only", lambda x: x + 1, "CPU")
+        yield torch.ops.kit.host_only
+
+
+def test_a_trace_has_what_ran_in_which_thread_it_did(host_only: Any) -> None:
+    x = torch.ones(2, 2, device="openreg:1", requires_grad=True)
+    with operators.trace() as calls:
+        (x @ x).relu().sum().backward()
+        host_only(x.detach())
+        host_only(torch.ones(1))
+    assert {call.device for call in calls} == {"openreg:1"}
+    kernels = {call.operator: call.kernel for call in calls}
+    assert kernels["aten::mm"] == kernels["aten::threshold_backward"]
+    assert kernels["aten::mm"] == "kernel"
+    assert kernels["aten::matmul"] == "math kernel"
+    depths = [(c.operator, c.depth) for c in calls[:2]]
+    assert depths == [("aten::matmul", 0), ("aten::mm", 1)]
+    assert operators.fallbacks(calls) == fallback.counts()
+    assert fallback.counts() == {"kit::host_only": 1}
+
+
+def test_a_fallback_can_be_forbidden(host_only: Any) -> None:
+    x = torch.ones(2, device="openreg")
+    with operators.forbid_fallback() as calls:
+        (x + 1).sum()
+    assert calls[0].operator == "aten::add.Tensor"
+    told = r"openreg has no kernel for kit::host_only \(2x\)"
+    with (
+        pytest.raises(NotImplementedError, match=told),
+        operators.forbid_fallback(),
+    ):
+        host_only(host_only(x))
+
+
+def test_a_table_has_every_key(host_only: Any) -> None:
+    assert operators.table("aten::linear")["PrivateUse1"] == "math kernel"
+    assert operators.table("aten::mm")["AutogradPrivateUse1"] == (
+        "autograd kernel"
+    )
+    assert operators.table("kit::host_only")["PrivateUse1"] == (
+        operators.FALLBACK
+    )
+    with pytest.raises(LookupError, match=r"no operator 'aten::mmm'"):
+        operators.table("aten::mmm")

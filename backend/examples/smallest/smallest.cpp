@@ -19,6 +19,7 @@
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/util/strides.h>
 #include <torch/library.h>
 
 namespace {
@@ -217,12 +218,15 @@ Tensor& set_storage(
     int64_t offset,
     IntArrayRef size,
     IntArrayRef stride) {
+  const bool given = stride.data() != nullptr;
+  const auto dense = c10::contiguous_strides(size);
+  const IntArrayRef strides = given ? stride : IntArrayRef(dense);
   const size_t bytes =
-      at::detail::computeStorageNbytes(size, stride, self.itemsize(), offset);
+      at::detail::computeStorageNbytes(size, strides, self.itemsize(), offset);
   TORCH_CHECK(bytes <= source.nbytes(), "The storage is too small.");
-  at::native::checkSetStorage(self, source, offset, size, stride);
+  at::native::checkSetStorage(self, source, offset, size, strides);
   self.unsafeGetTensorImpl()->set_storage_offset(offset);
-  self.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
+  self.unsafeGetTensorImpl()->set_sizes_and_strides(size, strides);
   return self;
 }
 
