@@ -228,16 +228,17 @@ Handshake::Handshake(
     std::vector<Side> expected,
     int tag)
     : rank_(rank), expected_(std::move(expected)) {
-  for (const Side& side : told) {
-    std::vector<at::Tensor> words{write(side.terms)};
-    auto work = transport.send(words, side.rank, tag);
-    told_.push_back({words[0], std::move(work)});
-  }
+  // The other's words come at once where they are waited for already.
   for (const Side& side : expected_) {
     std::vector<at::Tensor> words{write(side.terms)};
     auto work = side.rank < 0 ? transport.recvAnysource(words, tag)
                               : transport.recv(words, side.rank, tag);
     asked_.push_back({words[0], std::move(work)});
+  }
+  for (const Side& side : told) {
+    std::vector<at::Tensor> words{write(side.terms)};
+    auto work = transport.send(words, side.rank, tag);
+    told_.push_back({words[0], std::move(work)});
   }
 }
 
