@@ -746,3 +746,18 @@ def test_an_abort_ends_what_waits_for_another_rank(mode: str) -> None:
     """,
         OPENREG_LAUNCH=mode,
     )
+
+
+def test_a_profile_may_end_before_what_ranks_tell_each_other() -> None:
+    """Gloo records its messages, and writes to a profile that is gone."""
+    _ranks.run("""
+    begin()
+    x = torch.ones(3, device="openreg")
+    for _ in range(40):
+        with torch.autograd.profiler.profile() as profile:
+            dist.all_reduce(x, async_op=True)
+            dist.all_reduce(x)
+        names = {event.name for event in profile.function_events}
+        assert not {name for name in names if name.startswith("gloo:")}
+        del profile
+    """)

@@ -228,6 +228,8 @@ Handshake::Handshake(
     std::vector<Side> expected,
     int tag)
     : rank_(rank), expected_(std::move(expected)) {
+  // A profile of this thread's would have them, and may be gone when they end.
+  const at::DisableRecordFunctionGuard unseen;
   // The other's words come at once where they are waited for already.
   for (const Side& side : expected_) {
     std::vector<at::Tensor> words{write(side.terms)};
@@ -366,10 +368,6 @@ void CollectiveWork::synchronize() {
   flight_->end.block(get_stream(flight_->stream->device_index()));
 }
 // [/flight-wait]
-
-void CollectiveWork::blockCurrentStream() {
-  synchronize();
-}
 
 // [flight-future] A future of the device is complete when it is launched.
 // Its events, which it records now, make those wait who use its value. What was

@@ -150,7 +150,9 @@ class CollectiveWork final : public c10d::Work {
   }
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override;
-  void blockCurrentStream() override;
+  void blockCurrentStream() override {
+    synchronize();
+  }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   float getDuration() const override;
   uint64_t getSequencenumber() const override {
