@@ -497,7 +497,7 @@ def graphs() -> dict[str, tuple[float, float]]:
         graph = torch.accelerator.Graph()
         with stream, graph:
             call()
-        found[name] = compare(call, graph.replay)
+        found[f"{name}: launched, replayed"] = compare(call, graph.replay)
     return found
 
 

@@ -53,14 +53,16 @@ def performance_backward() -> str:
 
 
 def performance_pairs(asked: str) -> str:
-    """What the same takes in two ways; a part of the file, and their names."""
-    part, *head = asked.split()
-    rows = [
-        (name, f"{one:.0f}", f"{other:.0f}", f"{one / other:.2f}")
-        for name, (one, other) in recorded(PAGE)[part].items()
-    ]
-    times = (f"{way}, µs" for way in head)
-    return table(("Work", *times, " over ".join(head)), rows)
+    """What the same takes in two ways, which each row names."""
+    rows = []
+    for name, times in recorded(PAGE)[asked].items():
+        work, _, ways = name.partition(": ")
+        one, other = ways.split(", ")
+        taken = (f"{time:.0f} µs" for time in times)
+        ratio = f"{times[0] / times[1]:.2f}"
+        rows.append((work, one, next(taken), other, next(taken), ratio))
+    head = ("Work", "One way", "takes", "Another", "takes", "One over other")
+    return table(head, rows)
 
 
 def performance_profile() -> str:
