@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -72,18 +73,34 @@ orError_t check_side(const End& end, bool expect_device) {
       expect_device ? "device" : "host");
 }
 
-orError_t check_owner(Machine* machine, const End& end, int index) {
-  if (in_device_range(end.address) &&
-      owner_of(machine, end.address)->index == index) {
-    return orSuccess;
-  }
-  return fail(
-      orErrorInvalidDevicePointer,
-      "%s %p is not memory of device %d",
-      end.role,
-      end.address,
-      index);
+// [dev-share] A long copy is shared out among threads that the host lends.
+std::atomic<const orHostThreads*> host_threads{nullptr};
+
+// As many as the host may use when it launches the copy.
+struct Crew {
+  const orHostThreads* host = nullptr;
+  int threads = 1;
+};
+
+Crew crew_for(size_t count) {
+  constexpr size_t worth_sharing = 128 * 1024;
+  const orHostThreads* const host = host_threads.load();
+  return host != nullptr && count >= worth_sharing ? Crew{host, host->count()}
+                                                   : Crew{};
 }
+
+template <typename Part>
+void share(const Crew& crew, size_t count, const Part& part) {
+  if (crew.threads <= 1) {
+    part(0, count);
+    return;
+  }
+  const auto call = [](const void* args, size_t begin, size_t end) {
+    (*static_cast<const Part*>(args))(begin, end);
+  };
+  crew.host->share(crew.threads, count, call, &part);
+}
+// [/dev-share]
 
 // [dev-copy] The copy engine looks where a kernel would.
 void* reach(const void* address) {
@@ -92,18 +109,25 @@ void* reach(const void* address) {
   return to_pointer(to_integer(address) + offset);
 }
 
-// The ranges may overlap.
+// The ranges may overlap, and are then moved in one piece.
 struct Copy {
   void* dst;
   const void* src;
   size_t count;
   const char* name;
+  Crew crew;
   std::unique_ptr<char[]> staged{};  // what src was, where it is pageable
 
   static constexpr orTraceKind kKind = orTraceCopy;
 
   orError_t operator()() const {
-    std::memmove(dst, staged ? staged.get() : src, count);
+    const char* const from =
+        staged ? staged.get() : static_cast<const char*>(src);
+    char* const to = static_cast<char*>(dst);
+    const bool apart = from + count <= to || to + count <= from;
+    share(apart ? crew : Crew{}, count, [&](size_t begin, size_t end) {
+      std::memmove(to + begin, from + begin, end - begin);
+    });
     return orSuccess;
   }
 };
@@ -113,12 +137,15 @@ struct Fill {
   void* dst;
   int value;
   size_t count;
+  Crew crew;
 
   static constexpr orTraceKind kKind = orTraceSet;
   static constexpr const char* name = "Memset (Device)";
 
   orError_t operator()() const {
-    std::memset(dst, value, count);
+    share(crew, count, [&](size_t begin, size_t end) {
+      std::memset(static_cast<char*>(dst) + begin, value, end - begin);
+    });
     return orSuccess;
   }
 };
@@ -159,26 +186,8 @@ const char* name_copy(const Request& request) {
   return names[request.src.block.type][request.dst.block.type];
 }
 
-// Both ends must be given, be where `check_place` wants them, and have room.
-template <typename CheckPlace>
-orError_t check_ends(
-    Machine* machine, Request* request, CheckPlace&& check_place) {
-  if (request->count == 0) {
-    return orSuccess;
-  }
-  if (request->dst.address == nullptr || request->src.address == nullptr) {
-    return fail(orErrorInvalidValue, "%s: dst or src is NULL", request->call);
-  }
-  const auto check = [&](End* end) {
-    const orError_t error = check_place(*end);
-    return error == orSuccess ? check_range(machine, end, request->count)
-                              : error;
-  };
-  const orError_t error = check(&request->dst);
-  return error == orSuccess ? check(&request->src) : error;
-}
-
 // [dev-memcpy] In a kind's number, bit 0 puts dst on a device, bit 1 src.
+// Both ends must be given, be where the kind wants them, and have room.
 orError_t check_copy(Machine* machine, Request* request, orMemcpyKind kind) {
   const unsigned number = static_cast<unsigned>(kind);
   if (number > orMemcpyDefault) {
@@ -188,26 +197,22 @@ orError_t check_copy(Machine* machine, Request* request, orMemcpyKind kind) {
         request->call,
         number);
   }
-  return check_ends(machine, request, [&](const End& end) {
-    const unsigned bit = &end == &request->dst ? 1 : 2;
-    return kind == orMemcpyDefault ? orSuccess : check_side(end, number & bit);
-  });
+  if (request->count == 0) {
+    return orSuccess;
+  }
+  if (request->dst.address == nullptr || request->src.address == nullptr) {
+    return fail(orErrorInvalidValue, "%s: dst or src is NULL", request->call);
+  }
+  const auto check = [&](End* end, unsigned bit) {
+    const orError_t error =
+        kind == orMemcpyDefault ? orSuccess : check_side(*end, number & bit);
+    return error == orSuccess ? check_range(machine, end, request->count)
+                              : error;
+  };
+  const orError_t error = check(&request->dst, 1);
+  return error == orSuccess ? check(&request->src, 2) : error;
 }
 // [/dev-memcpy]
-
-orError_t check_peer_copy(
-    Machine* machine, Request* request, int dst_device, int src_device) {
-  for (const int index : {dst_device, src_device}) {
-    const Result<Device*> device = find_device(machine, index);
-    if (!device) {
-      return device.error();
-    }
-  }
-  return check_ends(machine, request, [&](const End& end) {
-    const bool is_dst = &end == &request->dst;
-    return check_owner(machine, end, is_dst ? dst_device : src_device);
-  });
-}
 
 orError_t check_set(Machine* machine, Request* request) {
   const void* const ptr = request->dst.address;
@@ -242,7 +247,12 @@ orError_t launch_copy(const StreamRef& stream, const Request& request) {
   const bool captured = stream != nullptr && is_capturing(*stream);
   return launch_task(
       stream,
-      Copy{reach(request.dst.address), reach(src), count, name_copy(request)},
+      Copy{
+          reach(request.dst.address),
+          reach(src),
+          count,
+          name_copy(request),
+          crew_for(count)},
       request.wait || is_pageable(request.dst) ||
           (captured && is_pageable(request.src)),
       stage);
@@ -275,16 +285,6 @@ orError_t copy(Request&& request, orMemcpyKind kind) {
                             : error;
 }
 
-orError_t peer_copy(Request&& request, int dst_device, int src_device) {
-  const Result<Machine*> machine = get_machine();
-  const orError_t error =
-      machine
-          ? check_peer_copy(machine.value(), &request, dst_device, src_device)
-          : machine.error();
-  return error == orSuccess ? in_order(machine.value(), request, launch_copy)
-                            : error;
-}
-
 orError_t set(Request&& request, int value) {
   const Result<Machine*> machine = get_machine();
   const orError_t error =
@@ -292,7 +292,11 @@ orError_t set(Request&& request, int value) {
   const auto launch_set = [&](const StreamRef& stream, const Request&) {
     return launch_task(
         stream,
-        Fill{reach(request.dst.address), value, request.count},
+        Fill{
+            reach(request.dst.address),
+            value,
+            request.count,
+            crew_for(request.count)},
         request.wait,
         [](Fill*) {});
   };
@@ -323,31 +327,14 @@ orError_t orMemcpyAsync(
       kind);
 }
 
-orError_t orMemcpyPeer(
-    void* dst, int dst_device, const void* src, int src_device, size_t count) {
-  return peer_copy(
-      {"orMemcpyPeer", true, nullptr, count, {"dst", dst}, {"src", src}},
-      dst_device,
-      src_device);
-}
-
-orError_t orMemcpyPeerAsync(
-    void* dst,
-    int dst_device,
-    const void* src,
-    int src_device,
-    size_t count,
-    orStream_t stream) {
-  return peer_copy(
-      {"orMemcpyPeerAsync", false, stream, count, {"dst", dst}, {"src", src}},
-      dst_device,
-      src_device);
-}
-
 orError_t orMemset(void* ptr, int value, size_t count) {
   return set({"orMemset", true, nullptr, count, {"ptr", ptr}}, value);
 }
 
 orError_t orMemsetAsync(void* ptr, int value, size_t count, orStream_t stream) {
   return set({"orMemsetAsync", false, stream, count, {"ptr", ptr}}, value);
+}
+
+void orSetHostThreads(const orHostThreads* threads) {
+  host_threads.store(threads);
 }

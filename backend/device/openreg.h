@@ -194,16 +194,10 @@ typedef enum orMemcpyKind {
  * pointer disagree, orErrorInvalidDevicePointer outside any block,
  * orErrorInvalidValue when the copy would pass the end of a block, device or
  * pinned.
- * Twin: cudaMemcpy. Differs: ranges that overlap and copies past the end of a
- * block have no meaning there. */
+ * Twin: cudaMemcpy, cudaMemcpyPeer. Differs: ranges that overlap and copies
+ * past the end of a block have no meaning there. */
 OPENREG_API orError_t
 orMemcpy(void* dst, const void* src, size_t count, orMemcpyKind kind);
-
-/* As orMemcpy, between devices that are named; a pointer to memory of another
- * device is orErrorInvalidDevicePointer.
- * Twin: cudaMemcpyPeer. Differs: that may return earlier. */
-OPENREG_API orError_t orMemcpyPeer(
-    void* dst, int dst_device, const void* src, int src_device, size_t count);
 
 /* Sets `count` bytes of device memory to the low byte of `value`, in the order
  * of the default stream of its device, and returns when that is done.
@@ -215,12 +209,12 @@ typedef struct orStream* orStream_t;
 /* A name for a moment in the order of a stream. */
 typedef struct orEvent* orEvent_t;
 
-/* As orMemcpy, orMemcpyPeer and orMemset, in the order of `stream`. All that
+/* As orMemcpy and orMemset, in the order of `stream`. All that
  * can be refused is refused before they return. Between device and pinned
  * memory they may return before the copy is made. A copy from pageable host
  * memory has read it when the call returns; one into pageable host memory has
  * been made.
- * Twin: cudaMemcpyAsync, cudaMemcpyPeerAsync, cudaMemsetAsync. Differs: a range
+ * Twin: cudaMemcpyAsync, cudaMemsetAsync. Differs: a range
  * that leaves its block is refused at the call. */
 OPENREG_API orError_t orMemcpyAsync(
     void* dst,
@@ -228,15 +222,25 @@ OPENREG_API orError_t orMemcpyAsync(
     size_t count,
     orMemcpyKind kind,
     orStream_t stream);
-OPENREG_API orError_t orMemcpyPeerAsync(
-    void* dst,
-    int dst_device,
-    const void* src,
-    int src_device,
-    size_t count,
-    orStream_t stream);
 OPENREG_API orError_t
 orMemsetAsync(void* ptr, int value, size_t count, orStream_t stream);
+
+/* Threads of the host that the device may use: `count` says how many at most,
+ * and `share` calls part(args, begin, end) on that many for ranges that make up
+ * 0 to `count`, and returns when all have returned. */
+typedef struct orHostThreads {
+  int (*count)(void);
+  void (*share)(
+      int threads,
+      size_t count,
+      void (*part)(const void* args, size_t begin, size_t end),
+      const void* args);
+} orHostThreads;
+
+/* Lends them for copies and fills of 128 KiB or more, which one thread makes
+ * otherwise. `threads` must outlive the process; NULL takes them back.
+ * Twin: none. Differs: there copies have engines of their own. */
+OPENREG_API void orSetHostThreads(const orHostThreads* threads);
 
 /* [dev-launch] Work for a stream. */
 /* A kernel answers orSuccess or orErrorLaunchFailure, and does not throw. */

@@ -43,6 +43,9 @@ PAGE = os.sysconf("SC_PAGESIZE")
 # one that hangs takes so long, on however busy a machine.
 PATIENCE = 1200
 
+CountThreads = ctypes.CFUNCTYPE(c_int)
+CopyPart = ctypes.CFUNCTYPE(None, c_void_p, c_size_t, c_size_t)
+ShareOut = ctypes.CFUNCTYPE(None, c_int, c_size_t, CopyPart, c_void_p)
 Kernel = ctypes.CFUNCTYPE(c_int, c_void_p)
 Release = ctypes.CFUNCTYPE(None, c_void_p)
 HostFunction = Release
@@ -78,6 +81,10 @@ class PointerAttributes(ctypes.Structure):
 
 class MemHandle(ctypes.Structure):
     _fields_ = [("fd", c_int), ("offset", c_size_t), ("size", c_size_t)]
+
+
+class HostThreads(ctypes.Structure):
+    _fields_ = [("count", CountThreads), ("share", ShareOut)]
 
 
 class TraceRecord(ctypes.Structure):
@@ -137,15 +144,12 @@ def load() -> ctypes.CDLL:
         "orFreeHost": [c_void_p],
         "orPointerGetAttributes": [POINTER(PointerAttributes), c_void_p],
         "orMemcpy": [c_void_p, c_void_p, c_size_t, c_int],
-        "orMemcpyPeer": [c_void_p, c_int, c_void_p, c_int, c_size_t],
         "orMemset": [c_void_p, c_int, c_size_t],
         "orLaunchKernel": [c_void_p, c_char_p, c_void_p, c_void_p, c_void_p],
         "orDeviceGetDefaultStream": [POINTER(c_void_p), c_int],
         "orMemcpyAsync": [c_void_p, c_void_p, c_size_t, c_int, c_void_p],
-        "orMemcpyPeerAsync": [
-            *(c_void_p, c_int, c_void_p, c_int, c_size_t, c_void_p)
-        ],
         "orMemsetAsync": [c_void_p, c_int, c_size_t, c_void_p],
+        "orSetHostThreads": [POINTER(HostThreads)],
         "orSetKernelError": [c_char_p],
         "orLaunchHostFunc": [c_void_p, c_void_p, c_void_p, c_void_p],
         "orStreamCreateWithPriority": [POINTER(c_void_p), c_int],
@@ -268,12 +272,6 @@ def attributes(pointer: Pointer) -> Attributes:
 
 def memcpy(dst: Pointer, src: Pointer, count: int, kind: int = DEFAULT) -> None:
     call("orMemcpy", dst, src, count, kind)
-
-
-def memcpy_peer(
-    dst: Pointer, dst_device: int, src: Pointer, src_device: int, count: int
-) -> None:
-    call("orMemcpyPeer", dst, dst_device, src, src_device, count)
 
 
 def memset(pointer: Pointer, value: int, count: int) -> None:
@@ -530,7 +528,6 @@ ASK_EVERYTHING = """
         "orMemGetInfo": [byref(value), byref(other)],
         "orPointerGetAttributes": [byref(about), None],
         "orMemcpy": [None, None, 0, DEFAULT],
-        "orMemcpyPeer": [None, 0, None, 0, 0],
         "orMemset": [None, 0, 0],
         "orLaunchKernel": [None, b"", None, None, None],
         "orDeviceGetDefaultStream": [byref(c_void_p()), 0],

@@ -17,6 +17,8 @@ METADATA = (
     "aten::_lazy_clone",
     "aten::_has_compatible_shallow_copy_type",
 )
+# What the copy engine does knows nothing of operators.
+OF_ENGINE = {"copy": "aten::_copy_from", "set": "aten::zero_"}
 
 
 def does_work(operator: str, path: str) -> bool:
@@ -52,8 +54,7 @@ def recorded(records: list[Record]) -> dict[tuple[int, int], list[str]]:
     found: dict[tuple[int, int], list[str]] = {}
     for record in sorted(records, key=lambda record: record.time_ns):
         if record.phase == "start":
-            # The copy engine knows nothing of operators.
-            name = "aten::_copy_from" if record.kind == "copy" else record.name
+            name = OF_ENGINE.get(record.kind, record.name)
             key = record.device, record.stream
             found.setdefault(key, []).append(name)
     return found

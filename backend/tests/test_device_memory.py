@@ -395,7 +395,6 @@ def test_unknown_kind_is_refused(block, host, kind, count):
 @pytest.mark.parametrize("kind", range(5))
 def test_count_0_does_nothing(kind):
     d.memcpy(None, None, 0, kind)
-    d.memcpy_peer(None, 0, None, 1, 0)
     d.memset(None, 1, 0)
 
 
@@ -405,8 +404,6 @@ def test_null_is_refused(block, host, kind):
     for dst, src in ((None, host), (block, None)):
         with refused("orErrorInvalidValue", "is NULL"):
             d.memcpy(dst, src, 8, kind)
-    with refused("orErrorInvalidValue", "is NULL"):
-        d.memcpy_peer(None, 0, block, 0, 8)
     with refused("orErrorInvalidValue", "is NULL"):
         d.memset(None, 0, 8)
 
@@ -423,8 +420,6 @@ def test_copy_past_the_end_of_a_block_is_refused(block, other, host):
         match = f"{role} .* pass the end of its block; .* at most {most}$"
         with refused("orErrorInvalidValue", match):
             d.memcpy(dst, src, count, kind)
-    with refused("orErrorInvalidValue", "at most 1000"):
-        d.memcpy_peer(other, 1, block, 0, 1001)
     with refused("orErrorInvalidValue", "at most 500"):
         d.memset(block + 500, 0, 501)
     assert d.read(block, 1000) == bytes(range(250)) * 4
@@ -457,23 +452,39 @@ def test_freed_memory_cannot_be_copied_or_set(host):
         d.memset(pointer, 0, 8)
 
 
-@pytest.mark.proves("emulator.orMemcpyPeer", "messages.is-not-memory-of-device")
-def test_peer_copy_checks_whose_the_pointers_are(block, other, host):
-    d.memcpy_peer(other, 1, block, 0, 1000)
+def test_between_devices_a_copy_needs_no_call_of_its_own(block, other):
+    d.memcpy(other, block, 1000)
     assert d.read(other, 1000) == d.read(block, 1000)
-    d.memcpy_peer(block, 0, block + 500, 0, 500)
-    attempts = [
-        (other, 0, block, 0, rf"dst {other:#x} is not memory of device 0"),
-        (other, 1, block, 1, rf"src {block:#x} is not memory of device 1"),
-        (host, 1, block, 0, "dst"),
-        (other, 1, host, 0, "src"),
-    ]
-    for dst, dst_device, src, src_device, match in attempts:
-        with refused(NOT_DEVICE, match):
-            d.memcpy_peer(dst, dst_device, src, src_device, 8)
-    for devices in ((2, 0), (1, -1)):
-        with refused("orErrorInvalidDevice"):
-            d.memcpy_peer(other, devices[0], block, devices[1], 8)
+
+
+@pytest.mark.proves("emulator.orSetHostThreads")
+def test_long_copies_and_fills_are_shared_out_among_threads_of_the_host():
+    said = d.check_run(
+        """
+        def share(threads, count, part, args):
+            print(threads, count)
+            for begin in (count // 2, 0):
+                part(args, begin, begin + count // 2)
+
+        lent = HostThreads(CountThreads(lambda: 2), ShareOut(share))
+        library.orSetHostThreads(byref(lent))
+        block, long = malloc(1 << 19), 1 << 17
+        for count in (long - 2, long):
+            values = os.urandom(count)
+            memcpy(block, values, count)
+            memcpy(block + long, block, count)
+            assert read(block + long, count) == values
+        memcpy(block + 2, block, long)  # in two parts it would smear
+        assert read(block + 2, long) == values
+        memset(block + 1, 7, long)
+        assert read(block, long + 2) == (
+            values[:1] + b"\\7" * long + values[-1:]
+        )
+        library.orSetHostThreads(None)
+        memset(block, 0, long)
+        """
+    )
+    assert said.splitlines() == [*["2 131072"] * 5, "2 131074"]
 
 
 @pytest.mark.proves("messages.not-device-memory")

@@ -582,11 +582,7 @@ def copy_async(dst, src, kind, stream, count=BYTES):
     d.call("orMemcpyAsync", dst, src, count, kind, stream)
 
 
-@pytest.mark.proves(
-    "emulator.orMemcpyAsync",
-    "emulator.orMemcpyPeerAsync",
-    "emulator.orMemsetAsync",
-)
+@pytest.mark.proves("emulator.orMemcpyAsync", "emulator.orMemsetAsync")
 @pytest.mark.parametrize("inferred", [False, True])
 def test_every_kind_is_copied_in_order(blocks, stream, inferred):
     first, second, other, source, target = blocks
@@ -601,7 +597,7 @@ def test_every_kind_is_copied_in_order(blocks, stream, inferred):
         copy_async(dst, src, d.DEFAULT if inferred else kind, stream)
         copy_async(dst, src, d.DEFAULT, stream, count=0)
     d.call("orMemsetAsync", first, 7, BYTES, stream)
-    d.call("orMemcpyPeerAsync", other, 1, first, 0, 100, stream)
+    copy_async(other, first, d.DEFAULT, stream, count=100)
     d.synchronize(stream)
     assert ctypes.string_at(target, BYTES) == pattern(1)
     assert d.read(first, BYTES) == b"\7" * BYTES
@@ -664,16 +660,14 @@ def test_synchronous_calls_wait_for_the_default_stream(blocks, log, gate):
 
 
 def test_what_a_copy_can_refuse_it_refuses_at_once(blocks, stream):
-    first, second, other, source, _ = blocks
-    copy, peer = "orMemcpyAsync", "orMemcpyPeerAsync"
+    first, second, _, source, _ = blocks
+    copy = "orMemcpyAsync"
     for name, arguments, error, match in [
         (copy, (first, source, 8, 5), "InvalidMemcpyDirection", "kind is 5"),
         (copy, (first, source, 8, 2), "InvalidMemcpyDirection", "is device"),
         (copy, (None, source, 8, 4), "InvalidValue", "dst or src is NULL"),
         (copy, (first, second, BYTES + 1, 4), "InvalidValue", "pass the end"),
         (copy, (first, source, BYTES + 1, 4), "InvalidValue", "pass the end"),
-        (peer, (first, 1, other, 1, 8), "InvalidDevicePointer", "of device 1"),
-        (peer, (first, 2, other, 1, 8), "InvalidDevice", "out of range"),
         ("orMemsetAsync", (source, 0, 8), "InvalidDevicePointer", "set its"),
     ]:
         with refused(f"orError{error}", match):

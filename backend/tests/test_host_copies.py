@@ -21,8 +21,12 @@ STEPS = 3
 
 
 def copied(records: list[Record]) -> list[int]:
-    """The bytes of each copy that a device was given, in order."""
-    return [r.bytes for r in records if (r.kind, r.phase) == ("copy", "launch")]
+    """The bytes of each copy from or to the host, in order of launch."""
+    return [
+        r.bytes
+        for r in records
+        if (r.kind, r.phase) == ("copy", "launch") and "DtoD" not in r.name
+    ]
 
 
 class Crossings(TorchDispatchMode):

@@ -308,6 +308,22 @@ class TestTrace:
         ]
         assert {e["args"]["bytes"] for e in copies} == {16}
 
+    def test_copies_of_devices_and_zeros_have_bytes(self, chrome) -> None:
+        x, there = r(4), r(4).to("openreg:1")
+
+        def work() -> None:
+            x.clone()
+            there.copy_(x)
+            x.zero_()
+
+        events = chrome(profiled(work))
+        found = [*of(events, "gpu_memcpy"), *of(events, "gpu_memset")]
+        assert [(e["name"], e["args"]["bytes"]) for e in found] == [
+            ("Memcpy DtoD (Device -> Device)", 16),
+            ("Memcpy DtoD (Device -> Device)", 16),
+            ("Memset (Device)", 16),
+        ]
+
     def test_waits_of_the_host_are_calls(self, chrome) -> None:
         stream = openreg.Stream()
         event = openreg.Event()

@@ -16,19 +16,10 @@
 // arrive here.
 
 namespace openreg {
-namespace {
-
-bool same_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
-         a.is_neg() == b.is_neg() && a.strides() == b.strides() &&
-         a.is_non_overlapping_and_dense();
-}
-
-}  // namespace
 
 // [copy-engine] The device's copy engine moves bytes as they are.
-// It may return before the copy is made only if that is what the caller asked
-// for, and only between the device and pinned memory.
+// The host waits for a copy that has an end there, unless the caller says
+// otherwise and that end is pinned memory.
 void copy_bytes(
     const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const auto device = device_of_copy(src, dst);
@@ -40,7 +31,10 @@ void copy_bytes(
       orMemcpyDefault,
       stream));
   const auto& host = dst.is_privateuseone() ? src : dst;
-  if (!non_blocking) {
+  if (host.is_privateuseone()) {
+    note_use(device, src.storage());
+    note_use(device, dst.storage());
+  } else if (!non_blocking) {
     OPENREG_CHECK_WAIT(orStreamSynchronize(stream));
   } else if (is_pinned(host.const_data_ptr())) {
     // It must not be handed out again before.
@@ -74,8 +68,8 @@ at::Tensor copy_from(
   // On two aliases the kernel could not see what they share.
   at::assert_no_internal_overlap(dst);
   at::assert_no_partial_overlap(dst, self);
-  if (self.device().type() != dst.device().type() &&
-      self.sizes() == dst.sizes() && same_layout(self, dst)) {
+  const bool one_side = self.device().type() == dst.device().type();
+  if ((!one_side || self.device() == dst.device()) && same_bytes(self, dst)) {
     copy_bytes(self, dst, non_blocking);
   } else {
     copy_elements(self, dst, non_blocking);

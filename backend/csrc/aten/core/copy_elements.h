@@ -15,7 +15,15 @@ inline c10::DeviceIndex device_of_copy(
   return (src.is_privateuseone() ? src : dst).device().index();
 }
 
-// Copies a dense tensor to one of the same dtype and strides. It may return
+// Whether both are in one piece of memory each, with the same elements at the
+// same places.
+inline bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
+         a.is_neg() == b.is_neg() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.is_non_overlapping_and_dense();
+}
+
+// Copies the bytes of one to the other. With an end on the host it may return
 // before the copy is made only if `non_blocking` says so.
 void copy_bytes(
     const at::Tensor& src, const at::Tensor& dst, bool non_blocking);

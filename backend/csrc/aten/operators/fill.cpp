@@ -3,8 +3,8 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/fill_cpu_dispatch.h>
-#include <ATen/ops/zero_cpu_dispatch.h>
 
+#include "csrc/aten/core/copy_elements.h"
 #include "csrc/aten/core/kernels.h"
 #include "csrc/aten/forms/structured.h"
 
@@ -48,15 +48,19 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   return self;
 }
 
+// [fill-zero] Zeros in one piece of memory are bytes, which the engine sets.
 at::Tensor& zero_(at::Tensor& self) {
-  self.storage().mutable_data();
-  launch_on_aliases(
-      {self.device().index(), "aten::zero_"},
-      queued_if(most_kernels_take(self)),
-      [](at::Tensor to) { at::cpu::zero_(to); },
-      self);
-  return self;
+  void* const data = self.mutable_data_ptr();  // parts it from lazy clones
+  const auto device = self.device().index();
+  if (most_kernels_take(self) && self.is_non_overlapping_and_dense()) {
+    OPENREG_CHECK_WAIT(
+        orMemsetAsync(data, 0, self.nbytes(), current_stream(device)));
+    note_use(device, self.storage());
+    return self;
+  }
+  return fill_scalar(self, 0);
 }
+// [/fill-zero]
 
 }  // namespace
 
