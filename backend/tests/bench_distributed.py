@@ -101,7 +101,7 @@ def in_ranks(what: str, size: int) -> dict[str, Pair]:
 def measure() -> dict[str, Pair]:
     """Each row's times, of Gloo or DDP on the CPU and on the device."""
     return {
-        f"{name}, processes: {size}": pair
+        f"{name}, {size} processes: CPU, device": pair
         for what, sizes in (("collectives", (2, 4)), ("steps", (1, 2, 4)))
         for size in sizes
         for name, pair in in_ranks(what, size).items()
