@@ -88,6 +88,37 @@ def test_each_operator_reduces_as_gloo_does(mode: str) -> None:
     )
 
 
+@MODES
+def test_parts_may_have_any_size(mode: str) -> None:
+    _ranks.run(
+        """
+    begin()
+    def part(sender, receiver):  # one in four is empty
+        rows = (sender + 2 * receiver) % 4
+        return torch.full((rows, 3), 10.0 * sender + receiver, device="openreg")
+    sent = [part(rank, other) for other in range(size)]
+    expected = [part(other, rank) for other in range(size)]
+    for _ in range(3):
+        found = [torch.empty_like(one) for one in expected]
+        work = dist.all_to_all(found, sent, async_op=True)
+        assert work.result() == found
+        work.wait()
+        assert all(map(torch.equal, found, expected)), (found, expected)
+    shares = [part(other, 0) for other in range(size)]
+    found = [torch.empty_like(one) for one in shares]
+    dist.all_gather(found, shares[rank])
+    assert all(map(torch.equal, found, shares)), (found, shares)
+    whole = torch.empty(sum(map(len, shares)), 3, device="openreg")
+    lengths = [len(one) for one in shares]
+    dist.all_gather(list(whole.split(lengths)), shares[rank])
+    assert torch.equal(whole, torch.cat(shares))
+    """,
+        size=4,
+        OPENREG_LAUNCH=mode,
+        OPENREG_DEVICE_COUNT="4",
+    )
+
+
 @pytest.mark.proves("distributed-dtypes")
 @MODES
 def test_tensors_of_each_dtype_move_whole(mode: str) -> None:
@@ -153,6 +184,9 @@ def test_reduce_scatter_has_all_forms() -> None:
         expected = torch.arange(8.0).chunk(2)[rank] * 3 / factor
         out = torch.empty(4, device="openreg")
         dist.reduce_scatter_tensor(out, whole, operator)
+        assert out.tolist() == expected.tolist()
+        stacked = whole.view(2, 4)  # the same, with a dimension of ranks
+        dist.reduce_scatter_tensor(out.zero_(), stacked, operator)
         assert out.tolist() == expected.tolist()
         dist.reduce_scatter(out.zero_(), list(whole.chunk(2)), operator)
         assert out.tolist() == expected.tolist()
@@ -382,6 +416,7 @@ def test_a_failed_coalescing_does_not_silence_what_comes_later() -> None:
     "messages.takes-tensors-of-one-dtype",
     "messages.takes-a-list-of",
     "messages.takes-tensors-of-one-size",
+    "messages.gives-this-rank",
     "messages.takes-that-many-times-the-elements",
     "messages.does-not-have-this-operator-for",
     "messages.takes-one-list-of-outputs",
@@ -405,7 +440,9 @@ def test_what_cannot_be_is_refused_at_the_call() -> None:
         "takes a list of 2 tensors here, but got 1":
             lambda: dist.all_gather([x], x),
         "takes tensors of one size, but got [4, 4] and [2, 4]":
-            lambda: dist.all_gather([x, x[:2]], x),
+            lambda: dist.reduce_scatter(x.clone(), [x, x[:2]]),
+        "gives this rank 64 bytes of its own, and it expects 32":
+            lambda: dist.all_to_all([x[:2], x[:2]], [x, x]),
         "takes that many times the elements of [4, 4], but got [4, 4]":
             lambda: dist.all_gather_into_tensor(x, x),
         "takes tensors of one dtype, but got Float and Long":

@@ -118,11 +118,8 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
       const std::vector<Handshake::Side>& expected,
       int tag);
   std::shared_ptr<Handshake> agree_with_neighbours(const Operation& operation);
-  std::shared_ptr<Handshake> agree_in_pairs(
-      c10d::OpType type,
-      c10::ScalarType dtype,
-      const std::vector<int64_t>& sent,
-      const std::vector<int64_t>& received);
+  Operation exchange(Operation call, int other, Tensors to, Tensors from);
+  Operations exchange_all(Operation, const Tensors& to, const Tensors& from);
 
   // What the transport is asked for, in the terms of bytes or of elements.
   Operation gather_into(

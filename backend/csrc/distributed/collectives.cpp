@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstring>
+
 #include "csrc/aten/forms/alias.h"
 #include "csrc/distributed/backend.h"
 #include "csrc/distributed/checks.h"
@@ -20,14 +23,6 @@ namespace {
 using c10d::OpType;
 using c10d::ReduceOp;
 using WorkPtr = Collectives::WorkPtr;
-
-std::vector<int64_t> numels_of(const Tensors& tensors) {
-  std::vector<int64_t> all;
-  for (const auto& tensor : tensors) {
-    all.push_back(tensor.numel());
-  }
-  return all;
-}
 
 Tensors aliases_of(const Tensors& tensors) {
   Tensors aliases;
@@ -187,6 +182,18 @@ WorkPtr Collectives::allgather(
         "openreg: c10d::allgather takes one list of outputs, not ",
         outputs.size(),
         ".");
+    const char* const name = "c10d::allgather";
+    const auto unlike = [&](const auto& output) {
+      return output.sizes() != outputs[0][0].sizes();
+    };
+    if (std::ranges::any_of(outputs[0], unlike)) {
+      check_tensors(name, inputs, outputs[0]);
+      check_exchange(name, Tensors(size_, input), outputs[0], size_);
+      return exchange_all(
+          {name, OpType::ALLTOALL, inputs, outputs[0], nullptr, nullptr},
+          bytes_of(outputs[0]),
+          Tensors(size_, bytes_of(input)));
+    }
     return Operations{gather_all(outputs[0], input, options)};
   });
 }
@@ -298,6 +305,11 @@ WorkPtr Collectives::reduce_scatter(
   });
 }
 
+// Gloo would compare the first dimensions.
+static at::Tensor flat(const at::Tensor& tensor) {
+  return own(tensor).as_strided({tensor.numel()}, {1});
+}
+
 Operation Collectives::scatter_from(
     const at::Tensor& output,
     const at::Tensor& input,
@@ -307,14 +319,14 @@ Operation Collectives::scatter_from(
   check_parts(name, input, output, size_);
   check_reduction(name, input, options.reduceOp);
   const int64_t detail = options.reduceOp;
-  auto to = own(output);
+  auto to = flat(output);
   const auto divide = divide_after_sum(options, {to}, size_);
   return {
       name,
       OpType::_REDUCE_SCATTER_BASE,
       {input},
       {output},
-      [to, from = own(input), options](auto& transport) mutable {
+      [to, from = flat(input), options](auto& transport) mutable {
         return transport._reduce_scatter_base(to, from, options);
       },
       divide,
@@ -343,97 +355,94 @@ WorkPtr Collectives::reduce_scatter_tensor_coalesced(
   });
 }
 
-// [collectives-pairs] What each pair of ranks exchanges is a matter of two.
-std::shared_ptr<Handshake> Collectives::agree_in_pairs(
-    OpType type,
-    c10::ScalarType dtype,
-    const std::vector<int64_t>& sent,
-    const std::vector<int64_t>& received) {
-  std::vector<Handshake::Side> told, expected;
-  for (int other = 0; other < size_; ++other) {
-    if (other != rank_) {
-      told.push_back({other, {type, dtype, sent.at(other), 0}});
-      expected.push_back({other, {type, dtype, received.at(other), 0}});
-    }
-  }
-  return shake_hands(told, expected, handshake_tag);
+// So parts may have any size, which Gloo's own exchange of lists refuses.
+Operation Collectives::exchange(
+    Operation call, int other, Tensors to, Tensors from) {
+  const auto& like = call.inputs[0];
+  const auto terms = [&](const Tensors& bytes) {
+    const int64_t elements = bytes[0].numel() / like.element_size();
+    return Handshake::Terms{call.type, like.scalar_type(), elements, 0};
+  };
+  // [collectives-pairs] Each pair of ranks agrees and exchanges for itself.
+  const Handshake::Side told{other, terms(from)}, expected{other, terms(to)};
+  call.handshake = shake_hands({told}, {expected}, handshake_tag);
+  const auto sent = std::make_shared<WorkPtr>();
+  call.post = [to, from, other, sent](auto& transport) mutable {
+    auto received = transport.recv(to, other, handshake_tag);
+    *sent = transport.send(from, other, handshake_tag);
+    return received;
+  };
+  call.finish = [sent] { (*sent)->wait(); };
+  // [/collectives-pairs]
+  return call;
 }
-// [/collectives-pairs]
+
+Collectives::Operations Collectives::exchange_all(
+    Operation call, const Tensors& to, const Tensors& from) {
+  const at::Tensor &kept = to[rank_], &given = from[rank_];
+  TORCH_CHECK(
+      kept.numel() == given.numel(),
+      "openreg: ",
+      call.name,
+      " gives this rank ",
+      given.numel(),
+      " bytes of its own, and it expects ",
+      kept.numel(),
+      ".");
+  call.handshake = shake_hands({}, {}, handshake_tag);  // with nobody
+  call.post = [kept, given](auto&) {
+    std::memcpy(kept.data_ptr(), given.const_data_ptr(), given.numel());
+    return nullptr;
+  };
+  Operations all{call};
+  call.results.clear();
+  for (int i = 1; i < size_; ++i) {
+    const int other = (rank_ + i) % size_;
+    all.push_back(exchange(call, other, {to[other]}, {from[other]}));
+  }
+  return all;
+}
+
+// The bytes of each rank's part: of so many rows each, or of equal parts.
+static Tensors parts_of(
+    const at::Tensor& tensor, std::vector<int64_t> rows, int size) {
+  c10d::checkSplitSizes(rows, tensor, size);
+  const int64_t whole = rows.empty() ? size : tensor.size(0);
+  rows.resize(size, 1);
+  const auto bytes = bytes_of(tensor);
+  for (auto& part : rows) {
+    part *= whole == 0 ? 0 : bytes.numel() / whole;
+  }
+  return bytes.split_with_sizes(rows);
+}
 
 WorkPtr Collectives::alltoall_base(
     at::Tensor& output,
     at::Tensor& input,
     std::vector<int64_t>& output_sizes,
     std::vector<int64_t>& input_sizes,
-    const c10d::AllToAllOptions& options) {
+    const c10d::AllToAllOptions&) {
   return start([&] {
     const char* const name = "c10d::alltoall_base";
     check_tensors(name, {input}, {output});
-    c10d::checkSplitSizes(input_sizes, input, size_);
-    c10d::checkSplitSizes(output_sizes, output, size_);
-    // Rows as a caller counts them, in elements.
-    const auto elements = [&](std::vector<int64_t> sizes, const auto& tensor) {
-      if (sizes.empty()) {
-        return std::vector<int64_t>(size_, tensor.numel() / size_);
-      }
-      for (auto& size : sizes) {
-        size *= tensor.size(0) == 0 ? 0 : tensor.numel() / tensor.size(0);
-      }
-      return sizes;
-    };
-    const auto in_bytes = [](std::vector<int64_t> sizes, const auto& tensor) {
-      for (auto& size : sizes) {
-        size *= static_cast<int64_t>(tensor.element_size());
-      }
-      return sizes;
-    };
-    const auto sent = elements(input_sizes, input);
-    const auto received = elements(output_sizes, output);
     check_dtype(name, input, output);
-    const auto post = [to = bytes_of(output),
-                       from = bytes_of(input),
-                       to_sizes = in_bytes(received, output),
-                       from_sizes = in_bytes(sent, input),
-                       options](auto& transport) mutable {
-      return transport.alltoall_base(to, from, to_sizes, from_sizes, options);
-    };
-    return Operations{
-        {name,
-         OpType::ALLTOALL_BASE,
-         {input},
-         {output},
-         post,
-         nullptr,
-         0,
-         agree_in_pairs(
-             OpType::ALLTOALL_BASE, input.scalar_type(), sent, received)}};
+    return exchange_all(
+        {name, OpType::ALLTOALL_BASE, {input}, {output}, nullptr, nullptr},
+        parts_of(output, output_sizes, size_),
+        parts_of(input, input_sizes, size_));
   });
 }
 
 WorkPtr Collectives::alltoall(
-    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
   return start([&] {
     const char* const name = "c10d::alltoall";
     check_tensors(name, inputs, outputs);
     check_exchange(name, inputs, outputs, size_);
-    const auto post = [to = bytes_of(outputs),
-                       from = bytes_of(inputs),
-                       options](auto& transport) mutable {
-      return transport.alltoall(to, from, options);
-    };
-    return Operations{
-        {name,
-         OpType::ALLTOALL,
-         inputs,
-         outputs,
-         post,
-         nullptr,
-         0,
-         agree_in_pairs(
-             OpType::ALLTOALL,
-             inputs[0].scalar_type(),
-             numels_of(inputs),
-             numels_of(outputs))}};
+    return exchange_all(
+        {name, OpType::ALLTOALL, inputs, outputs, nullptr, nullptr},
+        bytes_of(outputs),
+        bytes_of(inputs));
   });
 }
 
