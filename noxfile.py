@@ -125,8 +125,7 @@ def make_venv(session: nox.Session, env: Path) -> None:
 
 
 def site_packages(env: Path) -> Path:
-    (folder,) = (env / "lib").glob("python3*/site-packages")
-    return folder
+    return next((env / "lib").glob("python3*/site-packages"))
 
 
 def dependency_groups() -> dict[str, list[str]]:
@@ -262,6 +261,12 @@ def build_checked(session: nox.Session) -> None:
 def build(session: nox.Session) -> None:
     """Build the backend alone, as tests and site use it."""
     build_checked(session)
+
+
+@machine.session
+def new(session: nox.Session) -> None:
+    """Make a package for a device of yours: -- NAME FOLDER, or -- --help."""
+    run(session, sys.executable, ROOT / "backend/new/new.py", *session.posargs)
 
 
 @machine.session
@@ -417,14 +422,9 @@ def lint(session: nox.Session) -> None:
     run(session, "clang-format", "--dry-run", "-Werror", *rooms.cpp_files())
     run(session, "mypy", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     for what, lines, most in rooms.count():
-        keep(session, what, lines, most)
-
-
-def keep(session: nox.Session, what: str, lines: int, most: int) -> None:
-    """A budget, which only a decision record may raise."""
-    if lines > most:
-        fail(session, f"{what}: {lines} lines, at most {most} are allowed")
-    session.log(f"{what}: {lines} lines of at most {most}")
+        if lines > most:  # a budget, which only a decision record may raise
+            fail(session, f"{what}: {lines} lines, at most {most} are allowed")
+        session.log(f"{what}: {lines} lines of at most {most}")
 
 
 @machine.session

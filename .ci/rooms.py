@@ -25,6 +25,8 @@ ROOMS = {
     "backend/csrc/minimal": 250,
     "backend/csrc/profiler": 600,
     "backend/kit": 900,
+    "backend/new": 300,
+    "backend/new/package": 300,
     "backend/torch_openreg": 1400,
     "backend/torch_openreg/csrc": 650,
     "backend/torch_openreg/inductor": 700,
