@@ -16,8 +16,13 @@ inline c10::DeviceIndex device_of_copy(
 }
 
 // Whether both are in one piece of memory each, with the same elements at the
-// same places.
+// same places. PyTorch refuses to copy integers of 1 to 7 bits on one device.
 inline bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  using enum c10::ScalarType;
+  const bool tiny = a.scalar_type() >= UInt1 && a.scalar_type() <= Int7;
+  if (tiny && a.device().type() == b.device().type()) {
+    return false;
+  }
   return a.scalar_type() == b.scalar_type() && a.is_conj() == b.is_conj() &&
          a.is_neg() == b.is_neg() && a.sizes() == b.sizes() &&
          a.strides() == b.strides() && a.is_non_overlapping_and_dense();

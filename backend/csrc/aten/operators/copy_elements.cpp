@@ -43,11 +43,8 @@ void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
     orEventDestroy(event);
   };
   order(there, here);
-  if (same_bytes(src, dst)) {
-    copy_bytes(src, dst, /*non_blocking=*/true);
-  } else {
-    launch_copy(src, dst);
-  }
+  same_bytes(src, dst) ? copy_bytes(src, dst, /*non_blocking=*/true)
+                       : launch_copy(src, dst);
   order(here, there);
 }
 // [/copy-elements-peers]

@@ -50,15 +50,14 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
 
 // [fill-zero] Zeros in one piece of memory are bytes, which the engine sets.
 at::Tensor& zero_(at::Tensor& self) {
-  void* const data = self.mutable_data_ptr();  // parts it from lazy clones
-  const auto device = self.device().index();
-  if (most_kernels_take(self) && self.is_non_overlapping_and_dense()) {
-    OPENREG_CHECK_WAIT(
-        orMemsetAsync(data, 0, self.nbytes(), current_stream(device)));
-    note_use(device, self.storage());
-    return self;
+  if (!most_kernels_take(self) || !self.is_non_overlapping_and_dense()) {
+    return fill_scalar(self, 0);
   }
-  return fill_scalar(self, 0);
+  const auto device = self.device().index();
+  OPENREG_CHECK_WAIT(orMemsetAsync(
+      self.mutable_data_ptr(), 0, self.nbytes(), current_stream(device)));
+  note_use(device, self.storage());
+  return self;
 }
 // [/fill-zero]
 
