@@ -17,7 +17,6 @@ import _fresh
 import _hosts
 from _examples import EXAMPLES
 
-pytestmark = pytest.mark.one_mode
 PAGE = Path(__file__).parents[2] / "book" / "howto" / "several-machines.md"
 Hosts = tuple[_hosts.Host, _hosts.Host, _hosts.Wire]
 
@@ -59,6 +58,7 @@ def hosts() -> Iterator[Hosts]:
         pytest.skip(f"no network of one's own can be made here: {why}")
 
 
+@pytest.mark.one_mode
 @pytest.mark.proves("distributed-partition")
 def test_slow_links_do_not_hang_and_a_cut_one_is_an_error(hosts: Hosts) -> None:
     *both, wire = hosts
