@@ -108,7 +108,7 @@ def make(file: str, name: str, row: dict[str, Any]) -> Row:
         use = f"str(loaded({row['where']}).device)"
         right = repr(row["arrives"])
     chapter = row.get("chapter", file)
-    region = row.get("code") or f"#{row['region']}" if "region" in row else ""
+    region = f"#{row['region']}" if "region" in row else ""
     return Row(
         id=name,
         what=row.get("what") or f"`{key}`",
