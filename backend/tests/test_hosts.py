@@ -16,6 +16,7 @@ import torch
 import _fresh
 import _hosts
 from _examples import EXAMPLES
+from _session import counting
 
 PAGE = Path(__file__).parents[2] / "book" / "howto" / "several-machines.md"
 Hosts = tuple[_hosts.Host, _hosts.Host, _hosts.Wire]
@@ -93,6 +94,7 @@ def fence(name: str) -> str:
     return below.split("```")[1].removeprefix("text\n")
 
 
+@pytest.mark.one_mode
 @pytest.mark.proves("distributed-restart")
 def test_a_job_that_loses_a_host_goes_on_where_it_was(
     hosts: Hosts, tmp_path: Path
@@ -106,6 +108,7 @@ def test_a_job_that_loses_a_host_goes_on_where_it_was(
     )
     name, value = setting.split("=")
     settings = {"SECONDS": "3", "OMP_NUM_THREADS": "1", name: value}
+    settings |= counting()
     wire.delay = 0.005
     first = alpha.start(*torchrun, **settings)
     second = beta.start(*torchrun, **settings)

@@ -174,8 +174,9 @@ WorkPtr Collectives::add(Operations operations) {
 
 WorkPtr Collectives::work_of(
     const Operation& operation, std::shared_ptr<Flight> flight) {
+  ++number_;
   return c10::make_intrusive<CollectiveWork>(
-      rank_, operation, std::move(flight), ++number_);
+      rank_, operation, std::move(flight));
 }
 
 std::shared_ptr<Flight> Collectives::make_flight() {

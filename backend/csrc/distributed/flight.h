@@ -130,16 +130,12 @@ void launch_flight(
 class CollectiveWork final : public c10d::Work {
  public:
   CollectiveWork(
-      int rank,
-      const Operation& operation,
-      std::shared_ptr<Flight> flight,
-      uint64_t number)
+      int rank, const Operation& operation, std::shared_ptr<Flight> flight)
       : Work(rank, operation.type),
         name_(operation.name),
         results_(operation.results),
         handshake_(operation.handshake),
-        flight_(std::move(flight)),
-        number_(number) {}
+        flight_(std::move(flight)) {}
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -155,9 +151,6 @@ class CollectiveWork final : public c10d::Work {
   }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   float getDuration() const override;
-  uint64_t getSequencenumber() const override {
-    return number_;
-  }
   // [/flight-work]
 
  private:
@@ -167,7 +160,6 @@ class CollectiveWork final : public c10d::Work {
   const std::vector<at::Tensor> results_;
   const std::shared_ptr<Handshake> handshake_;
   const std::shared_ptr<Flight> flight_;
-  const uint64_t number_;
 };
 
 }  // namespace openreg
