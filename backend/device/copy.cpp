@@ -83,7 +83,7 @@ struct Crew {
 };
 
 Crew crew_for(size_t count) {
-  constexpr size_t worth_sharing = 128 * 1024;
+  constexpr size_t worth_sharing = 192 * 1024;
   const orHostThreads* const host = host_threads.load();
   return host != nullptr && count >= worth_sharing ? Crew{host, host->count()}
                                                    : Crew{};

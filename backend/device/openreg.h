@@ -237,7 +237,7 @@ typedef struct orHostThreads {
       const void* args);
 } orHostThreads;
 
-/* Lends them for copies and fills of 128 KiB or more, which one thread makes
+/* Lends them for copies and fills of 192 KiB or more, which one thread makes
  * otherwise. `threads` must outlive the process; NULL takes them back.
  * Twin: none. Differs: there copies have engines of their own. */
 OPENREG_API void orSetHostThreads(const orHostThreads* threads);

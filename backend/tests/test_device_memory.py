@@ -468,7 +468,7 @@ def test_long_copies_and_fills_are_shared_out_among_threads_of_the_host():
 
         lent = HostThreads(CountThreads(lambda: 2), ShareOut(share))
         library.orSetHostThreads(byref(lent))
-        block, long = malloc(1 << 19), 1 << 17
+        block, long = malloc(1 << 19), 3 << 16
         for count in (long - 2, long):
             values = os.urandom(count)
             memcpy(block, values, count)
@@ -484,7 +484,7 @@ def test_long_copies_and_fills_are_shared_out_among_threads_of_the_host():
         memset(block, 0, long)
         """
     )
-    assert said.splitlines() == [*["2 131072"] * 5, "2 131074"]
+    assert said.splitlines() == [*["2 196608"] * 5, "2 196610"]
 
 
 @pytest.mark.proves("messages.not-device-memory")

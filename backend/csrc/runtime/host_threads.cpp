@@ -1,4 +1,6 @@
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/ops/from_blob.h>
 
 #include "device/openreg.h"
 
@@ -9,15 +11,22 @@ namespace {
 
 // [host-threads-lent] Long copies use the threads that PyTorch's kernels use.
 // A worker takes as many as the thread that launched the copy would have taken.
+// The loop is an iterator's, which PyTorch has compiled: at::parallel_for is in
+// a header, and a plain loop where OpenMP is off, as it is here.
 constexpr orHostThreads threads = {
     &at::get_num_threads,
     [](int count, size_t bytes, auto part, const void* args) {
       if (at::get_num_threads() != count) {
         at::set_num_threads(count);
       }
-      at::parallel_for(0, bytes, 1, [&](int64_t begin, int64_t end) {
-        part(args, begin, end);
-      });
+      char first{};  // the others are counted, and never touched
+      const auto range =
+          at::from_blob(&first, {static_cast<int64_t>(bytes)}, at::kByte);
+      at::TensorIterator::borrowing_nullary_op(range).for_each(
+          [&](char** data, const int64_t*, int64_t size) {
+            const size_t begin = *data - &first;
+            part(args, begin, begin + size);
+          });
     }};
 
 [[maybe_unused]] const bool lent = (orSetHostThreads(&threads), true);
