@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import ctypes
 import heapq
 import itertools
 import os
@@ -22,9 +23,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 ADDRESSES = {"alpha": "10.77.0.1", "beta": "10.77.0.2"}
 
@@ -62,7 +63,6 @@ class Host:
     """One of them; its programs see no other network."""
 
     def __init__(self, name: str, names: Path) -> None:
-        self.name = name
         ours, theirs = socket.socketpair()
         own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
         with theirs:
@@ -82,13 +82,15 @@ class Host:
         if not given:
             raise Unable(self.process.communicate()[1].strip()[-200:])
         self.end = array.array("i", given[0][2])[0]
-        self.enter = ["nsenter", f"--target={self.process.pid}"]
-        self.enter += ["--net", "--uts", "--mount"]
-        self.enter += ["--user", "--preserve-credentials"] if own else []
+        self.names = ["user"] * bool(own) + ["net", "uts", "mnt"]
         self.network = os.readlink(f"/proc/{self.process.pid}/ns/net")
 
-    def start(self, *command: str | Path, **settings: Any) -> Program:
-        return Program([*self.enter, *map(str, command)], **settings)
+    def enter(self) -> None:
+        """Moves this process to the host; it may have no other thread."""
+        for name in self.names:
+            with open(f"/proc/{self.process.pid}/ns/{name}") as space:
+                if ctypes.CDLL(None, use_errno=True).setns(space.fileno(), 0):
+                    raise OSError(ctypes.get_errno(), f"setns: {name}")
 
     def kill(self) -> None:
         """Ends all that runs on it at once, as a power cut does."""
@@ -115,24 +117,47 @@ class Host:
 
 
 class Program:
-    """What runs on a host, and what it has printed so far."""
+    """A copy of this process on a host, and what it has printed so far.
 
-    def __init__(self, command: list[str], **environment: str) -> None:
+    It is made while this process has one thread, and begins when it is told
+    to. What takes long is imported before, once for all.
+    """
+
+    def __init__(self, host: Host, step: Callable[[], object]) -> None:
+        self.host, self.step = host, step
         self.said = ""
         self.more = threading.Condition()
-        self.process = subprocess.Popen(
-            command,
-            env=os.environ | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        theirs, ours = os.pipe()
+        end, output = os.pipe()
+        self.number = os.fork()
+        if self.number == 0:
+            os._exit(self._become(theirs, output))
+        os.close(theirs)
+        os.close(output)
+        self.input, self.output = os.fdopen(ours, "w"), os.fdopen(end)
         self.reader = threading.Thread(target=self._read, daemon=True)
+
+    def _become(self, theirs: int, output: int) -> int:
+        for number, end in enumerate((theirs, output, output)):
+            os.dup2(end, number)
+        os.closerange(3, 1 << 10)  # other programs', which would not end
+        try:
+            input()
+            self.host.enter()
+            self.step()
+        except BaseException:
+            traceback.print_exc()
+            return 1
+        finally:
+            sys.stdout.flush()
+        return 0
+
+    def begin(self) -> None:
         self.reader.start()
+        self.go_on()
 
     def _read(self) -> None:
-        for line in self.process.stdout or ():
+        for line in self.output:
             with self.more:
                 self.said += line
                 self.more.notify_all()
@@ -150,22 +175,21 @@ class Program:
 
     def go_on(self) -> None:
         """Gives it a line of input."""
-        assert self.process.stdin is not None
-        print(file=self.process.stdin, flush=True)
+        print(file=self.input, flush=True)
 
     def end(self) -> str:
         """What it has printed; it must end well."""
-        self.close()
-        assert self.process.returncode == 0, self.said
+        assert self.close() == 0, self.said
         return self.said
 
-    def close(self) -> None:
-        self.process.wait(120)
-        self.reader.join()
-        for pipe in self.process.stdin, self.process.stdout:
-            assert pipe is not None
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
+    def close(self, seconds: float = 120) -> int:
+        """How it has ended."""
+        self.reader.join(seconds)
+        assert not self.reader.is_alive(), f"does not end:\n{self.said}"
+        self.output.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.input.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
 
 
 class Wire(threading.Thread):
@@ -180,6 +204,11 @@ class Wire(threading.Thread):
         self.lost = 0
         self.over = False
         self.random = random.Random(0)
+
+    def close(self) -> None:
+        self.over = True
+        if self.is_alive():
+            self.join()
 
     def run(self) -> None:
         late: list[tuple[float, int, int, bytes]] = []
@@ -202,7 +231,7 @@ class Wire(threading.Thread):
 
 @contextlib.contextmanager
 def two() -> Iterator[tuple[Host, Host, Wire]]:
-    """Two hosts and the wire between them."""
+    """Two hosts, and the wire between them, which is to be started."""
     with contextlib.ExitStack() as done, tempfile.TemporaryDirectory() as place:
         names = Path(place) / "hosts"
         lines = [f"{address} {name}" for name, address in ADDRESSES.items()]
@@ -212,7 +241,5 @@ def two() -> Iterator[tuple[Host, Host, Wire]]:
             hosts.append(Host(name, names))
             done.callback(hosts[-1].close)
         wire = Wire((hosts[0].end, hosts[1].end))
-        wire.start()
-        done.callback(wire.join)
-        done.callback(setattr, wire, "over", True)
+        done.callback(wire.close)
         yield hosts[0], hosts[1], wire

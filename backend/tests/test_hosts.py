@@ -5,87 +5,105 @@ from __future__ import annotations
 import doctest
 import json
 import re
-import sys
-import time
-from collections.abc import Iterator
+import textwrap
 from pathlib import Path
 
 import pytest
 import torch
 
 import _fresh
-import _hosts
 from _examples import EXAMPLES
 from _session import counting
 
 PAGE = Path(__file__).parents[2] / "book" / "howto" / "several-machines.md"
-Hosts = tuple[_hosts.Host, _hosts.Host, _hosts.Wire]
 
-SUM = """
-import sys
-from datetime import timedelta
+# Around what a job does on two hosts.
+BEGIN = """
+import json, os, sys, time
+sys.path[:0] = sys.argv[1:3]
 import torch
 import torch.distributed as dist
-rank, limit = int(sys.argv[1]), timedelta(seconds=3)
-torch.set_num_threads(1)
-dist.init_process_group(
-    init_method="tcp://alpha:29500", rank=rank, world_size=2,
-    timeout=timedelta(seconds=60))
-brief = dist.new_group(timeout=limit)
-x = torch.ones(1 << 16, device="openreg")
-for way in "quick", "slow", "lossy":
-    for turn in range(5):
-        dist.all_reduce(x.fill_(turn + rank))
-        assert x.eq(2 * turn + 1).all(), (way, turn)
-    print(way, flush=True)
-    input()
-dist.all_reduce(x, group=brief)
+from datetime import timedelta
+from torch.distributed import run
+import _hosts
+"""
+END = """
 try:
-    x.cpu()
-except RuntimeError as error:
-    print(str(error).splitlines()[0])
-torch.openreg.reset_device()
-assert x.fill_(3).mul(2).eq(6).all()
-print("goes on")
+    made = _hosts.two()
+    hosts = made.__enter__()
+except _hosts.Unable as why:
+    print("unable:", why)
+    raise SystemExit from None
+try:
+    job(*hosts)
+finally:
+    made.__exit__(None, None, None)
 """
 
 
-@pytest.fixture
-def hosts() -> Iterator[Hosts]:
-    try:
-        with _hosts.two() as made:
-            yield made
-    except _hosts.Unable as why:
-        pytest.skip(f"no network of one's own can be made here: {why}")
+def on_hosts(job: str, *arguments: str) -> str:
+    """What is printed by `job`, a function of two hosts and their wire."""
+    code = BEGIN + textwrap.dedent(job) + END
+    places = str(Path(__file__).parent), str(EXAMPLES)
+    printed = _fresh.prints(code, *places, *arguments)
+    if printed.startswith("unable:"):
+        pytest.skip(f"no network of one's own can be made here: {printed[8:]}")
+    return printed
 
 
 @pytest.mark.one_mode
 @pytest.mark.proves("distributed-partition")
-def test_slow_links_do_not_hang_and_a_cut_one_is_an_error(hosts: Hosts) -> None:
-    *both, wire = hosts
-    python = sys.executable, "-c", SUM
-    ranks = [host.start(*python, str(n)) for n, host in enumerate(both)]
+def test_slow_links_do_not_hang_and_a_cut_one_is_an_error() -> None:
+    on_hosts("""
+    def add_up(rank):
+        torch.set_num_threads(1)
+        dist.init_process_group(
+            init_method="tcp://alpha:29500", rank=rank, world_size=2,
+            timeout=timedelta(seconds=60))
+        brief = dist.new_group(timeout=timedelta(seconds=3))
+        x = torch.ones(1 << 16, device="openreg")
+        for way in "quick", "slow", "lossy":
+            for turn in range(5):
+                dist.all_reduce(x.fill_(turn + rank))
+                assert x.eq(2 * turn + 1).all(), (way, turn)
+            print(way, flush=True)
+            input()
+        try:
+            dist.all_reduce(x, group=brief)
+        except RuntimeError as error:
+            print(str(error).splitlines()[0])
+        torch.openreg.reset_device()
+        assert x.fill_(3).mul(2).eq(6).all()
+        print("goes on")
 
-    def go_on() -> None:
+    def job(alpha, beta, wire):
+        ranks = [
+            _hosts.Program(host, lambda rank=rank: add_up(rank))
+            for rank, host in enumerate((alpha, beta))
+        ]
+        wire.start()
+        for rank in ranks:
+            rank.begin()
+        for way, delay, loses in (("quick", 0.02, 0), ("slow", 0, 0.05)):
+            for rank in ranks:
+                rank.wait_for(way)
+            wire.delay, wire.loses = delay, loses
+            for rank in ranks:
+                rank.go_on()
+        for rank in ranks:
+            rank.wait_for("lossy")
+        assert wire.lost > 0
+        wire.cut = True
+        begun = time.monotonic()
         for rank in ranks:
             rank.go_on()
-
-    for way, delay, loses in (("quick", 0.02, 0), ("slow", 0, 0.05)):
         for rank in ranks:
-            rank.wait_for(way)
-        wire.delay, wire.loses = delay, loses
-        go_on()
-    for rank in ranks:
-        rank.wait_for("lossy")
-    assert wire.lost > 0
-    wire.cut = True
-    begun = time.monotonic()
-    go_on()
-    for rank in ranks:
-        said = rank.end()
-        assert "c10d::allreduce of Float[65536] on openreg:0 failed" in said
-        assert "goes on" in said
-    assert time.monotonic() - begun > 2
+            said = rank.end()
+            failed = "c10d::allreduce of Float[65536] on openreg:0 failed"
+            assert failed in said, said
+            assert "goes on" in said, said
+        assert time.monotonic() - begun > 2
+    """)
 
 
 def fence(name: str) -> str:
@@ -96,30 +114,41 @@ def fence(name: str) -> str:
 
 @pytest.mark.one_mode
 @pytest.mark.proves("distributed-restart")
-def test_a_job_that_loses_a_host_goes_on_where_it_was(
-    hosts: Hosts, tmp_path: Path
-) -> None:
-    alpha, beta, wire = hosts
+def test_a_job_that_loses_a_host_goes_on_where_it_was(tmp_path: Path) -> None:
     setting, _, *options = fence("command").split()
     assert options[-2:] == ["elastic_model.py", "FOLDER"]
-    torchrun: tuple[str | Path, ...] = (
-        *(sys.executable, "-m", "torch.distributed.run", *options[:-2]),
-        *("--monitor-interval=0.1", EXAMPLES / "elastic_model.py", tmp_path),
-    )
+    program = str(EXAMPLES / "elastic_model.py")
+    torchrun = [*options[:-2], "--monitor-interval=0.1", program, str(tmp_path)]
     name, value = setting.split("=")
     settings = {"SECONDS": "3", "OMP_NUM_THREADS": "1", name: value}
     settings |= counting()
-    wire.delay = 0.005
-    first = alpha.start(*torchrun, **settings)
-    second = beta.start(*torchrun, **settings)
-    first.wait_for("step 3 by 2")
-    wire.cut = True
-    beta.kill()
-    second.close()
-    first.wait_for("failed (exitcode: 1)")
-    wire.cut = False
-    beta.start(*torchrun, **settings).end()
-    said = first.end()
+    said = on_hosts(
+        """
+    def torchrun():
+        os.environ |= json.loads(sys.argv[3])
+        run.main(json.loads(sys.argv[4]))
+
+    def job(alpha, beta, wire):
+        first, second, third = (
+            _hosts.Program(host, torchrun) for host in (alpha, beta, beta)
+        )
+        wire.delay = 0.005
+        wire.start()
+        first.begin()
+        second.begin()
+        first.wait_for("step 3 by 2")
+        wire.cut = True
+        beta.kill()
+        second.close()
+        first.wait_for("failed (exitcode: 1)")
+        wire.cut = False
+        third.begin()
+        third.end()
+        print(first.end())
+    """,
+        json.dumps(settings),
+        json.dumps(torchrun),
+    )
     # One more step or two may end before the power does; they are not shown.
     shown = re.sub(r"(?<=step 3 by 2\n)(step \d by 2\n)+", "", said)
     lost = shown.index("step 3 by 2") + 1
