@@ -47,18 +47,34 @@ def take_turns(call: Callable[[str], object], times: int, rounds: int) -> Pair:
     return round(cpu, 1), round(ours, 1)
 
 
-def reducing(size: int) -> Callable[[str], object]:
-    tensors = {device: torch.zeros(size // 4).to(device) for device in BOTH}
-    return lambda device: dist.all_reduce(tensors[device])
+# Of two tensors of a size, and one that is a rank's part of it.
+CALLS: dict[str, Callable[..., object]] = {
+    "all_reduce": lambda x, y, part: dist.all_reduce(x),
+    "all_to_all_single": lambda x, y, part: dist.all_to_all_single(y, x),
+    "reduce_scatter_tensor": lambda x, y, part: dist.reduce_scatter_tensor(
+        part, x
+    ),
+}
+
+
+def calling(what: str, size: int) -> Callable[[str], object]:
+    whole = size // 4
+    counts = whole, whole, whole // dist.get_world_size()
+    tensors = {
+        device: [torch.zeros(count).to(device) for count in counts]
+        for device in BOTH
+    }
+    return lambda device: CALLS[what](*tensors[device])
 
 
 def collectives() -> dict[str, Pair]:
     return {
-        name: take_turns(
-            reducing(size),
+        f"{what} of {name}": take_turns(
+            calling(what, size),
             times=max(1, min(8, (8 << 20) // size)),
-            rounds=max(5, min(50, (256 << 20) // size)),
+            rounds=max(5, min(20, (256 << 20) // size)),
         )
+        for what in CALLS
         for name, size in SIZES.items()
     }
 
@@ -109,11 +125,11 @@ def measure() -> dict[str, Pair]:
 
 
 def show(found: dict[str, Pair]) -> None:
-    head = "all_reduce, and a step of DDP, us"
-    print(f"\n{head:40}{'CPU':>10}{'device':>13}  at most {AT_MOST:.2f}")
+    head = "collectives, and a step of DDP, us"
+    print(f"\n{head:60}{'CPU':>10}{'device':>13}  at most {AT_MOST:.2f}")
     for name, (cpu, device) in found.items():
         ratio = device / cpu
-        print(f"{name:40}{cpu:10.1f}{device:13.1f} ({ratio:6.2f})")
+        print(f"{name:60}{cpu:10.1f}{device:13.1f} ({ratio:6.2f})")
 
 
 if __name__ == "__main__":
