@@ -76,8 +76,8 @@ PARTS = (
 )
 
 
-def load() -> types.ModuleType:
-    """Their module, as if this device were the one that they know."""
+def load() -> None:
+    """Makes their module, as if this device were the one that they know."""
     from torch.testing._internal import common_distributed as common
 
     os.environ |= {"BACKEND": BACKEND, "WORLD_SIZE": str(SIZE)}
@@ -95,7 +95,6 @@ def load() -> types.ModuleType:
     sys.modules[module.__name__] = module
     code = compile(text, path, "exec", dont_inherit=True)
     exec(code, module.__dict__)
-    return module
 
 
 class Ranks:
@@ -119,7 +118,7 @@ class Ranks:
 
 def make(ranks: Ranks) -> type:
     """Their class, whose tests run in this process."""
-    module: Any = load()
+    module: Any = sys.modules["distributed_test"]
     bases = module.TestDistBackend, module.DistributedTest._DistTestBase
 
     class Tests(*bases):  # type: ignore[misc]
@@ -225,14 +224,16 @@ def outcomes(chosen: str) -> dict[str, str]:
     """Each test whose name is matched -> how it ended."""
     import _ranks
 
+    # Their module is long, so it is compiled before there are ranks.
+    first = f"""
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import sweep_distributed
+sweep_distributed.load()
+"""
     printed = _ranks.run(
-        f"""
-    sys.path.insert(0, {str(Path(__file__).parent)!r})
-    import sweep_distributed
-    sweep_distributed.run_rank(rank, folder, {chosen!r})
-    """,
+        f"sweep_distributed.run_rank(rank, folder, {chosen!r})",
         size=SIZE,
-        first="import torch.testing._internal.common_distributed",
+        first=first,
         OPENREG_DEVICE_COUNT=str(SIZE),
     )
     return dict(re.findall(r"^(test_\w+): (.*)", printed, re.MULTILINE))
