@@ -83,6 +83,14 @@ def test_each_operator_reduces_as_gloo_does(mode: str) -> None:
     x = torch.tensor([1 + 2j, 3j], device="openreg")
     dist.all_reduce(x)
     assert x.tolist() == [2 + 4j, 6j]
+    large = torch.full((1 << 19,), rank + 1.0, device="openreg")
+    dist.all_reduce(large, dist.ReduceOp.AVG)  # by a ring
+    assert large.eq(1.5).all()
+    zero = torch.tensor([[0.0, -0.0][rank]], device="openreg")
+    dist.all_reduce(zero, dist.ReduceOp.MIN)
+    signs = [torch.empty_like(zero) for _ in range(2)]
+    dist.all_gather(signs, zero)
+    assert signs[0].signbit().item() == signs[1].signbit().item()
     """,
         OPENREG_LAUNCH=mode,
     )
@@ -112,6 +120,14 @@ def test_parts_may_have_any_size(mode: str) -> None:
     lengths = [len(one) for one in shares]
     dist.all_gather(list(whole.split(lengths)), shares[rank])
     assert torch.equal(whole, torch.cat(shares))
+    for operator, expected in (("SUM", 10.0), ("MAX", 4.0), ("AVG", 2.5)):
+        whole = torch.full((6, 3), rank + 1.0, device="openreg")
+        parts = list(whole.split([0, 1, 2, 3]))
+        operator = getattr(dist.ReduceOp, operator)
+        dist.reduce_scatter(parts[rank], parts, operator)  # in its place
+        for other, part in enumerate(parts):
+            value = expected if other == rank else rank + 1.0
+            assert part.eq(value).all(), (operator, other, part)
     """,
         size=4,
         OPENREG_LAUNCH=mode,
@@ -178,14 +194,15 @@ def test_tensors_of_each_dtype_move_whole(mode: str) -> None:
 def test_reduce_scatter_has_all_forms() -> None:
     _ranks.run("""
     begin()
-    for operator, factor in (("SUM", 1), ("AVG", 2)):
+    ways = ("SUM", 1, 8), ("AVG", 2, 8), ("SUM", 1, 1 << 17)
+    for operator, factor, count in ways:
         operator = getattr(dist.ReduceOp, operator)
-        whole = torch.arange(8.0, device="openreg") * (rank + 1)
-        expected = torch.arange(8.0).chunk(2)[rank] * 3 / factor
-        out = torch.empty(4, device="openreg")
+        whole = torch.arange(1.0 * count, device="openreg") * (rank + 1)
+        expected = torch.arange(1.0 * count).chunk(2)[rank] * 3 / factor
+        out = torch.empty(count // 2, device="openreg")
         dist.reduce_scatter_tensor(out, whole, operator)
         assert out.tolist() == expected.tolist()
-        stacked = whole.view(2, 4)  # the same, with a dimension of ranks
+        stacked = whole.view(2, -1)  # the same, with a dimension of ranks
         dist.reduce_scatter_tensor(out.zero_(), stacked, operator)
         assert out.tolist() == expected.tolist()
         dist.reduce_scatter(out.zero_(), list(whole.chunk(2)), operator)
@@ -313,6 +330,43 @@ def test_a_wait_holds_the_stream_and_not_the_host(mode: str) -> None:
     )
 
 
+def test_who_waits_at_once_needs_no_other_stream() -> None:
+    """It takes its turn among the group's collectives all the same."""
+    _ranks.run("""
+    from torch_openreg.openreg.testing import trace
+    begin()
+    x, y = (torch.ones(2, device="openreg") for _ in range(2))
+    side, gate = torch.Stream("openreg"), Gate()
+    with trace() as records:
+        dist.all_reduce(x)
+        with side:
+            dist.all_reduce(x)
+            dist.all_reduce(x, async_op=True).wait()
+        side.synchronize()
+    streams = [
+        record.stream for record in records
+        if (record.name, record.phase) == ("c10d::allreduce", "start")
+    ]
+    assert len(set(streams)) == len(streams) == 3, streams
+    assert streams[0] == 0, streams
+    assert x.tolist() == [8.0] * 2
+    with side:
+        gate.hold()
+        work = dist.all_reduce(x, async_op=True)  # behind the gate
+    z = torch.ones(2, device="openreg")
+    twice = [dist.all_reduce(z, async_op=True) for _ in range(2)]
+    dist.all_reduce(y)  # behind those
+    assert not openreg.current_stream().query()
+    gate.open()
+    for each in twice:
+        each.wait()
+    assert z.tolist() == [4.0] * 2
+    assert y.tolist() == [2.0] * 2
+    assert work.is_completed()
+    assert x.tolist() == [16.0] * 2
+    """)
+
+
 @pytest.mark.proves("distributed-memory")
 def test_memory_in_use_by_a_collective_is_not_given_out() -> None:
     _ranks.run("""
@@ -422,6 +476,7 @@ def test_a_failed_coalescing_does_not_silence_what_comes_later() -> None:
     "messages.takes-one-list-of-outputs",
     "messages.this-group-has-run-collectives-on",
     "messages.of-no-tensor",
+    "messages.rank-should-not-be-the-same",
 )
 def test_what_cannot_be_is_refused_at_the_call() -> None:
     _ranks.run("""
@@ -440,7 +495,7 @@ def test_what_cannot_be_is_refused_at_the_call() -> None:
         "takes a list of 2 tensors here, but got 1":
             lambda: dist.all_gather([x], x),
         "takes tensors of one size, but got [4, 4] and [2, 4]":
-            lambda: dist.reduce_scatter(x.clone(), [x, x[:2]]),
+            lambda: dist.reduce_scatter(x.clone(), [x[:2], x[:2]]),
         "gives this rank 64 bytes of its own, and it expects 32":
             lambda: dist.all_to_all([x[:2], x[:2]], [x, x]),
         "takes that many times the elements of [4, 4], but got [4, 4]":
@@ -458,6 +513,10 @@ def test_what_cannot_be_is_refused_at_the_call() -> None:
         "takes one list of outputs, not 2":
             lambda: group.allgather([[x, x], [x, x]], [x]),
         "of no tensor.": lambda: group.allreduce_coalesced([]),
+        "destination rank should not be the same as the rank of the current":
+            lambda: dist.isend(x, rank),
+        "source rank should not be the same as the rank of the current":
+            lambda: dist.irecv(x, rank),
     }
     for words, call in cases.items():
         refuses(call, words)
@@ -549,6 +608,12 @@ def test_a_mismatch_of_ranks_names_both() -> None:
     def fails():
         dist.broadcast(z := torch.ones(2, device="openreg"), rank)
         z.cpu()
+    refuses(fails, "name different roots or operators.")
+    openreg.reset_device()
+    def fails():
+        dist.all_reduce(z := torch.ones(2, device="openreg"), [SUM, MAX][rank])
+        z.cpu()
+    SUM, MAX = dist.ReduceOp.SUM, dist.ReduceOp.MAX
     refuses(fails, "name different roots or operators.")
     openreg.reset_device()
     dist.all_reduce(y := torch.ones(3, device="openreg"))

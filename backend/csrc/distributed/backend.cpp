@@ -30,7 +30,7 @@ using WorkPtr = Collectives::WorkPtr;
 
 // What the Work of a coalescing says that it is.
 Operation coalesced() {
-  return {"c10d::coalesced", OpType::COALESCED, {}, {}, nullptr, nullptr};
+  return {"c10d::coalesced", OpType::COALESCED, {}, {}};
 }
 
 bool has_default(const c10d::ProcessGroup& group) {
@@ -135,10 +135,11 @@ WorkPtr Collectives::endCoalescing() {
 // [/backend-coalesce]
 
 // [backend-start] From a call to a Work.
-WorkPtr Collectives::start(const std::function<Operations()>& prepare) {
+WorkPtr Collectives::start(
+    bool waits, const std::function<Operations()>& prepare) {
   const std::lock_guard lock(mutex_);
   try {
-    return add(prepare());
+    return add(waits, prepare());
   } catch (...) {
     if (coalescing_ == nullptr) {
       raise_as_ours(c10::str("rank ", rank_, " of ", size_));
@@ -148,17 +149,18 @@ WorkPtr Collectives::start(const std::function<Operations()>& prepare) {
   }
 }
 
-WorkPtr Collectives::add(Operations operations) {
+WorkPtr Collectives::add(bool waits, Operations operations) {
   choose(device_of(operations));
   const bool collects = coalescing_ != nullptr;
   if (collects && coalescing_->stream) {  // somebody waited meanwhile
     coalescing_ = make_flight();
   }
   const auto flight = collects ? coalescing_ : make_flight();
+  flight->waits = waits && !collects;
   Operation all = operations.front();
   all.results.clear();
   for (auto& operation : operations) {
-    if (size_ > 1 && !operation.handshake && !isP2POp(operation.type)) {
+    if (size_ > 1 && operation.post && !operation.handshake) {
       operation.handshake = agree_with_neighbours(operation);
     }
     all.results.insert(
@@ -240,8 +242,8 @@ void Collectives::choose(c10::DeviceIndex device) {
 // A kernel may be dropped before it has heard them, and without them the
 // transport would stand still for all that come later.
 std::shared_ptr<Handshake> Collectives::shake_hands(
-    const std::vector<Handshake::Side>& told,
-    const std::vector<Handshake::Side>& expected,
+    const std::optional<Handshake::Side>& told,
+    const std::optional<Handshake::Side>& expected,
     int tag) {
   const std::lock_guard lock(words_mutex_);
   TORCH_CHECK(!over_, "openreg: this group was aborted.");

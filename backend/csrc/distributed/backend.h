@@ -103,10 +103,11 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   // Tags of the transport's that no message of a user's has.
   static constexpr int message_tag = 1 << 29;
   static constexpr int handshake_tag = 1 << 30;
+  static constexpr size_t most_at_once = 1 << 20;  // bytes, by two ranks
   using Operations = std::vector<Operation>;
 
-  WorkPtr start(const std::function<Operations()>& prepare);
-  WorkPtr add(Operations operations);
+  WorkPtr start(bool waits, const std::function<Operations()>& prepare);
+  WorkPtr add(bool waits, Operations operations);
   WorkPtr receive(const char* name, Tensors& tensors, int rank, int tag);
   std::shared_ptr<Flight> make_flight();
   WorkPtr work_of(const Operation& operation, std::shared_ptr<Flight> flight);
@@ -114,26 +115,22 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   void choose(c10::DeviceIndex device);
   void mend_default() const;
   std::shared_ptr<Handshake> shake_hands(
-      const std::vector<Handshake::Side>& told,
-      const std::vector<Handshake::Side>& expected,
+      const std::optional<Handshake::Side>& told,
+      const std::optional<Handshake::Side>& expected,
       int tag);
   std::shared_ptr<Handshake> agree_with_neighbours(const Operation& operation);
+  bool is_idle(const at::Tensor& tensor) const;
   Operation exchange(Operation call, int other, Tensors to, Tensors from);
   Operations exchange_all(Operation, const Tensors& to, const Tensors& from);
+  Operations reduce_shares(Operation, Tensors shares, c10d::ReduceOp op);
 
-  // What the transport is asked for, in the terms of bytes or of elements.
-  Operation gather_into(
+  Operations gather_into(const at::Tensor& output, const at::Tensor& input);
+  Operations gather_all(const Tensors&, const at::Tensor&, c10d::OpType);
+  Operations reduce_to_all(Operation call, c10d::AllreduceOptions options);
+  Operations reduce_to_parts(
       const at::Tensor& output,
       const at::Tensor& input,
-      const c10d::AllgatherOptions& options) const;
-  Operation gather_all(
-      const Tensors& outputs,
-      const at::Tensor& input,
-      const c10d::AllgatherOptions& options) const;
-  Operation scatter_from(
-      const at::Tensor& output,
-      const at::Tensor& input,
-      c10d::ReduceScatterOptions options) const;
+      const c10d::ReduceOp& op);
 
   const c10::intrusive_ptr<c10d::Backend> transport_;
   const c10::intrusive_ptr<c10d::Backend> words_;

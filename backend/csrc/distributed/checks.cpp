@@ -61,7 +61,7 @@ const at::Tensor& only(const char* name, const Tensors& tensors) {
   return tensors.front();
 }
 
-// [checks-dtype] Both are named, since the wrong one may be either.
+// Both are named, since the wrong one may be either.
 void check_dtype(
     const char* name, const at::Tensor& one, const at::Tensor& other) {
   TORCH_CHECK(
@@ -74,7 +74,6 @@ void check_dtype(
       other.scalar_type(),
       ".");
 }
-// [/checks-dtype]
 
 static void check_count(
     const char* name, const Tensors& tensors, int64_t count) {
@@ -141,7 +140,7 @@ void check_parts(
       ".");
 }
 
-// [checks-reduction] What Gloo can add up.
+// What Gloo can add up.
 void check_reduction(
     const char* name, const at::Tensor& tensor, const c10d::ReduceOp& op) {
   const auto dtype = tensor.scalar_type();
@@ -170,6 +169,5 @@ void check_reduction(
       "float32, float64, int8, uint8, int32, int64 and bool, and BAND, BOR and "
       "BXOR for all of these but the floating ones.");
 }
-// [/checks-reduction]
 
 }  // namespace openreg

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "csrc/aten/forms/alias.h"
@@ -24,39 +25,57 @@ using c10d::OpType;
 using c10d::ReduceOp;
 using WorkPtr = Collectives::WorkPtr;
 
-Tensors aliases_of(const Tensors& tensors) {
-  Tensors aliases;
-  for (const auto& tensor : tensors) {
-    aliases.push_back(own(tensor));
-  }
-  return aliases;
-}
-
 // [collectives-average] A mean is a sum, divided in the same kernel.
-template <typename Options>
 std::function<void()> divide_after_sum(
-    Options& options, const Tensors& aliases, int size) {
-  if (options.reduceOp != ReduceOp::AVG) {
-    return nullptr;
+    ReduceOp& op, const at::Tensor& alias, int size) {
+  if (op != ReduceOp::AVG) {
+    return [] {};
   }
-  options.reduceOp = ReduceOp::SUM;
-  return [aliases, size] {
-    for (const auto& alias : aliases) {
-      if (c10::isIntegralType(alias.scalar_type(), /*includeBool=*/true)) {
-        alias.div_(size, "trunc");
-      } else {
-        alias.div_(size);
-      }
-    }
+  op = ReduceOp::SUM;
+  return [alias, size] {
+    const bool whole = c10::isIntegralType(alias.scalar_type(), true);
+    alias.div_(size, whole ? std::optional("trunc") : std::nullopt);
   };
 }
 // [/collectives-average]
+
+// Gloo would compare the first dimensions.
+at::Tensor flat(const at::Tensor& tensor) {
+  return own(tensor).as_strided({tensor.numel()}, {1});
+}
+
+// What is coalesced, all in one kernel.
+template <typename Make>
+std::vector<Operation> of_each(const Tensors& tensors, Make&& make) {
+  check_some("c10d::coalesced", tensors);
+  std::vector<Operation> all;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::ranges::move(make(i), std::back_inserter(all));
+  }
+  return all;
+}
+
+at::Tensor& add(
+    at::Tensor& sum, const at::Tensor& one, const at::Tensor& other) {
+  return at::add_out(sum, one, other);
+}
+
+// In the order of c10d's operators.
+constexpr std::array<decltype(&add), 8> combine{
+    add,
+    add,
+    at::mul_out,
+    at::minimum_out,
+    at::maximum_out,
+    at::bitwise_and_out,
+    at::bitwise_or_out,
+    at::bitwise_xor_out};
 
 }  // namespace
 
 WorkPtr Collectives::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::broadcast";
     check_tensors(name, {}, {only(name, tensors)});
     const int64_t root = options.rootRank;
@@ -64,62 +83,60 @@ WorkPtr Collectives::broadcast(
                        options](auto& transport) mutable {
       return transport.broadcast(x, options);
     };
-    return Operations{
-        {name, OpType::BROADCAST, {}, tensors, post, nullptr, root}};
+    return Operations{{name, OpType::BROADCAST, {}, tensors, post, root}};
   });
 }
 
 // [collectives-allreduce] As each of them: check, alias, and say what to post.
-static Operation reduce_to_all(
-    const char* name,
-    OpType type,
-    const at::Tensor& tensor,
-    c10d::AllreduceOptions options,
-    int size) {
-  check_reduction(name, tensor, options.reduceOp);
-  const int64_t detail = options.reduceOp;
+Collectives::Operations Collectives::reduce_to_all(
+    Operation call, c10d::AllreduceOptions options) {
+  const at::Tensor& tensor = call.results[0];
+  check_reduction(call.name, tensor, options.reduceOp);
+  if (size_ == 2 && tensor.nbytes() <= most_at_once) {
+    call.inputs = call.results;
+    const auto share = flat(tensor);
+    return reduce_shares(call, {share, share}, options.reduceOp);
+  }
+  call.detail = options.reduceOp;
   Tensors x{own(tensor)};
-  const auto divide = divide_after_sum(options, x, size);
-  const auto post = [x, options](auto& transport) mutable {
+  call.finish = divide_after_sum(options.reduceOp, x[0], size_);
+  call.post = [x, options](auto& transport) mutable {
     return transport.allreduce(x, options);
   };
-  return {name, type, {}, {tensor}, post, divide, detail};
+  return {call};
 }
 
 WorkPtr Collectives::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::allreduce";
     check_tensors(name, {}, {only(name, tensors)});
-    return Operations{
-        reduce_to_all(name, OpType::ALLREDUCE, tensors[0], options, size_)};
+    return reduce_to_all({name, OpType::ALLREDUCE, {}, tensors}, options);
   });
 }
 // [/collectives-allreduce]
 
 WorkPtr Collectives::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::allreduce_coalesced";
     check_tensors(name, {}, tensors);
-    Operations operations;
-    for (const auto& tensor : tensors) {
-      operations.push_back(reduce_to_all(
-          name, OpType::ALLREDUCE_COALESCED, tensor, options, size_));
-    }
-    return operations;
+    const auto type = OpType::ALLREDUCE_COALESCED;
+    return of_each(tensors, [&](size_t i) {
+      return reduce_to_all({name, type, {}, {tensors[i]}}, options);
+    });
   });
 }
 
 WorkPtr Collectives::reduce(
     Tensors& tensors, const c10d::ReduceOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::reduce";
     check_tensors(name, {}, {only(name, tensors)});
     check_reduction(name, tensors[0], options.reduceOp);
-    auto x = aliases_of(tensors);
+    Tensors x{own(tensors[0])};
     auto asked = options;
-    auto divide = divide_after_sum(asked, x, size_);
+    auto divide = divide_after_sum(asked.reduceOp, x[0], size_);
     if (options.rootRank != rank_) {
       divide = nullptr;
     }
@@ -128,73 +145,44 @@ WorkPtr Collectives::reduce(
     };
     const int64_t detail = options.rootRank << 8 | options.reduceOp;
     return Operations{
-        {name, OpType::REDUCE, {}, tensors, post, divide, detail}};
+        {name, OpType::REDUCE, {}, tensors, post, detail, divide}};
   });
 }
 
-Operation Collectives::gather_into(
-    const at::Tensor& output,
-    const at::Tensor& input,
-    const c10d::AllgatherOptions& options) const {
+Collectives::Operations Collectives::gather_into(
+    const at::Tensor& output, const at::Tensor& input) {
   const char* const name = "c10d::_allgather_base";
   check_tensors(name, {input}, {output});
   check_parts(name, output, input, size_);
-  return {
-      name,
-      OpType::_ALLGATHER_BASE,
-      {input},
-      {output},
-      [to = bytes_of(output), from = bytes_of(input), options](
-          auto& transport) mutable {
-        return transport._allgather_base(to, from, options);
-      },
-      nullptr};
+  return exchange_all(
+      {name, OpType::_ALLGATHER_BASE, {input}, {output}},
+      bytes_of(output).chunk(size_),
+      Tensors(size_, bytes_of(input)));
 }
 
-Operation Collectives::gather_all(
-    const Tensors& outputs,
-    const at::Tensor& input,
-    const c10d::AllgatherOptions& options) const {
+Collectives::Operations Collectives::gather_all(
+    const Tensors& outputs, const at::Tensor& input, OpType type) {
   const char* const name = "c10d::allgather";
-  check_alike(name, input, outputs, size_);
+  check_exchange(name, Tensors(size_, input), outputs, size_);
   check_tensors(name, {input}, outputs);
-  return {
-      name,
-      OpType::ALLGATHER,
-      {input},
-      outputs,
-      [to = std::vector<Tensors>{bytes_of(outputs)},
-       from = Tensors{bytes_of(input)},
-       options](auto& transport) mutable {
-        return transport.allgather(to, from, options);
-      },
-      nullptr};
+  return exchange_all(
+      {name, type, {input}, outputs},
+      bytes_of(outputs),
+      Tensors(size_, bytes_of(input)));
 }
 
 WorkPtr Collectives::allgather(
     std::vector<Tensors>& outputs,
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  return start([&] {
-    const auto& input = only("c10d::allgather", inputs);
+  return start(!options.asyncOp, [&] {
     TORCH_CHECK(
         outputs.size() == 1,
         "openreg: c10d::allgather takes one list of outputs, not ",
         outputs.size(),
         ".");
-    const char* const name = "c10d::allgather";
-    const auto unlike = [&](const auto& output) {
-      return output.sizes() != outputs[0][0].sizes();
-    };
-    if (std::ranges::any_of(outputs[0], unlike)) {
-      check_tensors(name, inputs, outputs[0]);
-      check_exchange(name, Tensors(size_, input), outputs[0], size_);
-      return exchange_all(
-          {name, OpType::ALLTOALL, inputs, outputs[0], nullptr, nullptr},
-          bytes_of(outputs[0]),
-          Tensors(size_, bytes_of(input)));
-    }
-    return Operations{gather_all(outputs[0], input, options)};
+    const auto& input = only("c10d::allgather", inputs);
+    return gather_all(outputs[0], input, OpType::ALLGATHER);
   });
 }
 
@@ -202,37 +190,30 @@ WorkPtr Collectives::_allgather_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::AllgatherOptions& options) {
-  return start([&] { return Operations{gather_into(output, input, options)}; });
+  return start(!options.asyncOp, [&] { return gather_into(output, input); });
 }
 
 WorkPtr Collectives::allgather_coalesced(
     std::vector<Tensors>& outputs,
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
-  return start([&] {
-    check_some("c10d::coalesced", inputs);
-    Operations operations;
-    for (size_t i = 0; i < inputs.size(); ++i) {
+  return start(!options.asyncOp, [&] {
+    return of_each(inputs, [&](size_t i) {
       Tensors of_input;
       for (const auto& of_rank : outputs) {
         of_input.push_back(of_rank.at(i));
       }
-      operations.push_back(gather_all(of_input, inputs[i], options));
-      operations.back().type = OpType::ALLGATHER_COALESCED;
-    }
-    return operations;
+      return gather_all(of_input, inputs[i], OpType::ALLGATHER_COALESCED);
+    });
   });
 }
 
 WorkPtr Collectives::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  return start([&] {
-    check_some("c10d::coalesced", inputs);
-    Operations operations;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      operations.push_back(gather_into(outputs.at(i), inputs[i], options));
-    }
-    return operations;
+  return start(!options.asyncOp, [&] {
+    return of_each(inputs, [&](size_t i) {
+      return gather_into(outputs.at(i), inputs[i]);
+    });
   });
 }
 
@@ -240,7 +221,7 @@ WorkPtr Collectives::gather(
     std::vector<Tensors>& outputs,
     Tensors& inputs,
     const c10d::GatherOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::gather";
     const auto& input = only(name, inputs);
     const int64_t root = options.rootRank;
@@ -253,8 +234,7 @@ WorkPtr Collectives::gather(
         [to, from = bytes_of(inputs), options](auto& transport) mutable {
           return transport.gather(to, from, options);
         };
-    return Operations{
-        {name, OpType::GATHER, inputs, results, post, nullptr, root}};
+    return Operations{{name, OpType::GATHER, inputs, results, post, root}};
   });
 }
 
@@ -262,7 +242,7 @@ WorkPtr Collectives::scatter(
     Tensors& outputs,
     std::vector<Tensors>& inputs,
     const c10d::ScatterOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::scatter";
     const auto& output = only(name, outputs);
     const int64_t root = options.rootRank;
@@ -275,8 +255,7 @@ WorkPtr Collectives::scatter(
         [to = bytes_of(outputs), from, options](auto& transport) mutable {
           return transport.scatter(to, from, options);
         };
-    return Operations{
-        {name, OpType::SCATTER, parts, outputs, post, nullptr, root}};
+    return Operations{{name, OpType::SCATTER, parts, outputs, post, root}};
   });
 }
 
@@ -284,95 +263,119 @@ WorkPtr Collectives::reduce_scatter(
     Tensors& outputs,
     std::vector<Tensors>& inputs,
     const c10d::ReduceScatterOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::reduce_scatter";
     const auto& output = only(name, outputs);
-    const auto parts = inputs.empty() ? Tensors() : inputs[0];
-    check_alike(name, output, parts, size_);
+    auto parts = inputs.empty() ? Tensors() : inputs[0];
+    check_exchange(name, parts, Tensors(size_, output), size_);
+    check_alike(name, output, {parts[rank_]}, 1);
     check_tensors(name, parts, outputs);
-    check_reduction(name, output, options.reduceOp);
-    auto to = aliases_of(outputs);
-    auto asked = options;
-    const auto divide = divide_after_sum(asked, to, size_);
-    const auto post = [to,
-                       from = std::vector<Tensors>{aliases_of(parts)},
-                       asked](auto& transport) mutable {
-      return transport.reduce_scatter(to, from, asked);
-    };
-    const int64_t detail = options.reduceOp;
-    return Operations{
-        {name, OpType::REDUCE_SCATTER, parts, outputs, post, divide, detail}};
+    const Operation call{name, OpType::REDUCE_SCATTER, parts, outputs};
+    std::ranges::transform(parts, parts.begin(), flat);
+    return reduce_shares(call, parts, options.reduceOp);
   });
 }
 
-// Gloo would compare the first dimensions.
-static at::Tensor flat(const at::Tensor& tensor) {
-  return own(tensor).as_strided({tensor.numel()}, {1});
-}
-
-Operation Collectives::scatter_from(
+Collectives::Operations Collectives::reduce_to_parts(
     const at::Tensor& output,
     const at::Tensor& input,
-    c10d::ReduceScatterOptions options) const {
+    const c10d::ReduceOp& op) {
   const char* const name = "c10d::_reduce_scatter_base";
   check_tensors(name, {input}, {output});
   check_parts(name, input, output, size_);
-  check_reduction(name, input, options.reduceOp);
-  const int64_t detail = options.reduceOp;
-  auto to = flat(output);
-  const auto divide = divide_after_sum(options, {to}, size_);
-  return {
-      name,
-      OpType::_REDUCE_SCATTER_BASE,
-      {input},
-      {output},
-      [to, from = flat(input), options](auto& transport) mutable {
-        return transport._reduce_scatter_base(to, from, options);
-      },
-      divide,
-      detail};
+  const Operation call{name, OpType::_REDUCE_SCATTER_BASE, {input}, {output}};
+  return reduce_shares(call, flat(input).chunk(size_), op);
 }
 
 WorkPtr Collectives::_reduce_scatter_base(
     at::Tensor& output,
     at::Tensor& input,
     const c10d::ReduceScatterOptions& options) {
-  return start(
-      [&] { return Operations{scatter_from(output, input, options)}; });
+  return start(!options.asyncOp, [&] {
+    return reduce_to_parts(output, input, options.reduceOp);
+  });
 }
 
 WorkPtr Collectives::reduce_scatter_tensor_coalesced(
     Tensors& outputs,
     Tensors& inputs,
     const c10d::ReduceScatterOptions& options) {
-  return start([&] {
-    check_some("c10d::coalesced", inputs);
-    Operations operations;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      operations.push_back(scatter_from(outputs.at(i), inputs[i], options));
-    }
-    return operations;
+  return start(!options.asyncOp, [&] {
+    return of_each(inputs, [&](size_t i) {
+      return reduce_to_parts(outputs.at(i), inputs[i], options.reduceOp);
+    });
   });
+}
+
+// [collectives-shares] Each rank gets what all others have for it, and adds up.
+// It does so in the order of ranks, so that all who have a sum have one.
+Collectives::Operations Collectives::reduce_shares(
+    Operation call, Tensors shares, ReduceOp op) {
+  check_reduction(call.name, call.inputs[0], op);
+  call.detail = op;
+  Operation last = call;
+  call.results.clear();
+  const auto parts = shares;
+  Operations all;
+  for (int i = 1; i < size_; ++i) {
+    const int other = (rank_ + i) % size_;
+    shares[other] = at::empty_like(parts[rank_]);
+    all.push_back(exchange(call, other, {shares[other]}, {parts[other]}));
+  }
+  auto result = flat(last.results[0]);
+  const auto divide = divide_after_sum(op, result, size_);
+  last.finish = [=, own = rank_, reduce = combine.at(call.detail)]() mutable {
+    auto total = shares[0];
+    for (size_t i = 1; i < shares.size(); ++i) {
+      auto& sum = i + 1 == shares.size() ? result : shares[own == 0];
+      total = reduce(sum, total, shares[i]);
+    }
+    result.copy_(total);  // of who is alone
+    divide();
+  };
+  all.push_back(last);
+  return all;
+}
+// [/collectives-shares]
+
+// Whether the caller's stream and the group have done all before.
+bool Collectives::is_idle(const at::Tensor& tensor) const {
+  return orStreamRunsInline(current_stream(tensor.device().index())) != 0 &&
+         orStreamQuery(handle_of(lane_->stream())) == orSuccess;
 }
 
 // So parts may have any size, which Gloo's own exchange of lists refuses.
 Operation Collectives::exchange(
     Operation call, int other, Tensors to, Tensors from) {
   const auto& like = call.inputs[0];
-  const auto terms = [&](const Tensors& bytes) {
-    const int64_t elements = bytes[0].numel() / like.element_size();
-    return Handshake::Terms{call.type, like.scalar_type(), elements, 0};
+  choose(like.device().index());
+  const auto side = [&](const at::Tensor& part) {
+    const auto elements = static_cast<int64_t>(part.nbytes()) /
+                          static_cast<int64_t>(like.element_size());
+    Handshake::Terms terms{
+        call.type, like.scalar_type(), elements, call.detail};
+    terms.carry = part.nbytes() <= Handshake::most_carried && is_idle(like);
+    return Handshake::Side{other, terms, part};
   };
   // [collectives-pairs] Each pair of ranks agrees and exchanges for itself.
-  const Handshake::Side told{other, terms(from)}, expected{other, terms(to)};
-  call.handshake = shake_hands({told}, {expected}, handshake_tag);
+  // A small part goes with the words, if no work is pending that may write it.
+  const auto told = side(from[0]);
+  const auto handshake = shake_hands(told, side(to[0]), handshake_tag);
   const auto sent = std::make_shared<WorkPtr>();
-  call.post = [to, from, other, sent](auto& transport) mutable {
-    auto received = transport.recv(to, other, handshake_tag);
-    *sent = transport.send(from, other, handshake_tag);
+  call.post = [=, carry = told.terms.carry](auto& transport) mutable {
+    WorkPtr received;
+    if (!handshake->brings(to[0])) {
+      received = transport.recv(to, other, handshake_tag);
+    }
+    if (!carry) {
+      *sent = transport.send(from, other, handshake_tag);
+    }
     return received;
   };
-  call.finish = [sent] { (*sent)->wait(); };
+  if (!told.terms.carry) {
+    call.finish = [sent] { (*sent)->wait(); };
+  }
+  call.handshake = handshake;
   // [/collectives-pairs]
   return call;
 }
@@ -389,12 +392,10 @@ Collectives::Operations Collectives::exchange_all(
       " bytes of its own, and it expects ",
       kept.numel(),
       ".");
-  call.handshake = shake_hands({}, {}, handshake_tag);  // with nobody
-  call.post = [kept, given](auto&) {
-    std::memcpy(kept.data_ptr(), given.const_data_ptr(), given.numel());
-    return nullptr;
-  };
   Operations all{call};
+  all[0].finish = [kept, given] {
+    std::memmove(kept.data_ptr(), given.const_data_ptr(), given.numel());
+  };
   call.results.clear();
   for (int i = 1; i < size_; ++i) {
     const int other = (rank_ + i) % size_;
@@ -421,38 +422,37 @@ WorkPtr Collectives::alltoall_base(
     at::Tensor& input,
     std::vector<int64_t>& output_sizes,
     std::vector<int64_t>& input_sizes,
-    const c10d::AllToAllOptions&) {
-  return start([&] {
+    const c10d::AllToAllOptions& options) {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::alltoall_base";
     check_tensors(name, {input}, {output});
     check_dtype(name, input, output);
     return exchange_all(
-        {name, OpType::ALLTOALL_BASE, {input}, {output}, nullptr, nullptr},
+        {name, OpType::ALLTOALL_BASE, {input}, {output}},
         parts_of(output, output_sizes, size_),
         parts_of(input, input_sizes, size_));
   });
 }
 
 WorkPtr Collectives::alltoall(
-    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions&) {
-  return start([&] {
+    Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+  return start(!options.asyncOp, [&] {
     const char* const name = "c10d::alltoall";
     check_tensors(name, inputs, outputs);
     check_exchange(name, inputs, outputs, size_);
     return exchange_all(
-        {name, OpType::ALLTOALL, inputs, outputs, nullptr, nullptr},
+        {name, OpType::ALLTOALL, inputs, outputs},
         bytes_of(outputs),
         bytes_of(inputs));
   });
 }
 
 WorkPtr Collectives::barrier(const c10d::BarrierOptions& options) {
-  return start([&] {
+  return start(!options.asyncOp, [&] {
     const auto post = [options](auto& transport) {
       return transport.barrier(options);
     };
-    return Operations{
-        {"c10d::barrier", OpType::BARRIER, {}, {}, post, nullptr}};
+    return Operations{{"c10d::barrier", OpType::BARRIER, {}, {}, post}};
   });
 }
 

@@ -1,6 +1,7 @@
 #include "csrc/distributed/flight.h"
 
 #include <algorithm>
+#include <cstring>
 #include <sstream>
 
 #include <ATen/core/ivalue.h>
@@ -48,15 +49,9 @@ class Kernel {
       std::shared_ptr<Outcome> outcome,
       c10::intrusive_ptr<c10d::Backend> transport)
       : outcome_(std::move(outcome)), transport_(std::move(transport)) {
-    for (const Operation& operation : c10::ArrayRef(operations, count)) {
+    for (const Operation& each : c10::ArrayRef(operations, count)) {
       parts_.push_back(
-          {operation.handshake,
-           operation.type == c10d::OpType::RECV ||
-               operation.type == c10d::OpType::RECVANYSOURCE,
-           operation.post,
-           operation.finish,
-           describe(operation),
-           nullptr});
+          {each.handshake, each.post, each.finish, describe(each)});
     }
   }
   // The device drops what is behind a failed kernel.
@@ -71,18 +66,21 @@ class Kernel {
   // [flight-kernel] Hands all to the transport, and waits for each.
   // It does so even after an error, as memory is in use until the end.
   void run() {
+    // On the caller's thread a profile would have what the transport does.
+    const at::DisableRecordFunctionGuard unseen;
     std::exception_ptr error;
     for (Part& part : parts_) {
       attempt(part, error, [&] {
-        if (part.handshake && !part.receives) {
+        if (part.handshake) {
           part.handshake->await();
         }
-        part.work = part.post(*transport_);
+        part.work = part.post ? part.post(*transport_) : nullptr;
+        part.posted = true;
       });
     }
     for (Part& part : parts_) {
-      if (const auto work = std::exchange(part.work, nullptr)) {
-        attempt(part, error, [&] { end(part, *work); });
+      if (std::exchange(part.posted, false)) {
+        attempt(part, error, [&] { end(part); });
       }
     }
     has_run_ = true;
@@ -93,15 +91,17 @@ class Kernel {
  private:
   struct Part {
     std::shared_ptr<Handshake> handshake;
-    bool receives;  // and so waits for it in `post`
     Operation::Post post;
     std::function<void()> finish;
     std::string call;
-    c10::intrusive_ptr<c10d::Work> work;
+    c10::intrusive_ptr<c10d::Work> work{};
+    bool posted = false;
   };
 
-  static void end(const Part& part, c10d::Work& work) {
-    work.wait();
+  static void end(Part& part) {
+    if (const auto work = std::exchange(part.work, nullptr)) {
+      work->wait();
+    }
     if (part.finish) {
       const KernelScope scope(host_memory);
       part.finish();
@@ -149,40 +149,33 @@ void keep(const std::vector<at::Tensor>& tensors, const Stream& stream) {
   }
 }
 
-template <typename Step>
-void launch_on(const Stream& stream, const char* name, Step&& step) {
-  const StreamGuard guard(stream);
-  const Call call(stream.device_index(), name);
-  launch(call, Runs::kQueued, std::forward<Step>(step));
-}
-
-}  // namespace
-
-// [flight-launch] On a stream of its own, between two events.
+// [flight-launch] Between two events, on a stream of its own.
 // A message may wait for one that comes later, so each has a stream for itself.
-void launch_flight(
+void launch_on(
+    const Stream& lane,
     Flight& flight,
-    const Lane& lane,
     const c10::intrusive_ptr<c10d::Backend>& transport) {
   const auto operations = std::exchange(flight.operations, {});
-  const auto device = lane.stream().device_index();
+  const auto device = lane.device_index();
   const bool messages = std::ranges::all_of(
       operations, [](const auto& each) { return isP2POp(each.type); });
   // Where each launch waits, messages that cross are on their way together.
-  const bool waits = orStreamRunsInline(handle_of(lane.stream())) != 0;
+  const bool waits = orStreamRunsInline(handle_of(lane)) != 0;
   const size_t kernels = messages && !waits ? operations.size() : 1;
   flight.outcome->expect(kernels);
   std::vector<Stream> streams;
   for (size_t i = 0; i < kernels; ++i) {
     const auto own = messages ? std::make_shared<Lane>(device) : nullptr;
-    const Stream stream = own ? own->stream() : lane.stream();
+    const Stream stream = own ? own->stream() : lane;
     const auto kernel = std::make_shared<Kernel>(
         &operations[i], operations.size() / kernels, flight.outcome, transport);
     order(get_stream(device), stream);
     if (i == 0 && flight.begin.flag() == c10::EventFlag::BACKEND_DEFAULT) {
       flight.begin.record(stream);
     }
-    launch_on(stream, operations[i].name, [kernel, own] { kernel->run(); });
+    const StreamGuard guard(stream);
+    const Call call(device, operations[i].name);
+    launch(call, Runs::kQueued, [kernel, own] { kernel->run(); });
     streams.push_back(stream);
   }
   flight.stream = streams.back();
@@ -197,25 +190,41 @@ void launch_flight(
 }
 // [/flight-launch]
 
+}  // namespace
+
+// [flight-here] Who waits at once gains nothing from a second stream.
+// It would wake two threads more. Still it is one of the group, so it comes
+// after those that the group has launched, and before what it will launch.
+void launch_flight(
+    Flight& flight,
+    const Lane& lane,
+    const c10::intrusive_ptr<c10d::Backend>& transport) {
+  const Stream all = lane.stream(), caller = get_stream(all.device_index());
+  if (!flight.waits || capture_of(handle_of(caller)) != nullptr) {
+    launch_on(all, flight, transport);
+    return;
+  }
+  order(all, caller);
+  launch_on(caller, flight, transport);
+  order(caller, all);
+}
+// [/flight-here]
+
 namespace {
 
-Handshake::Side read(const at::Tensor& words, int rank) {
-  const auto* const w = words.const_data_ptr<int64_t>();
-  return {
-      rank,
-      {static_cast<c10d::OpType>(w[0]),
-       static_cast<c10::ScalarType>(w[1]),
-       w[2],
-       w[3]}};
+Handshake::Terms read(const at::Tensor& words) {
+  return *static_cast<const Handshake::Terms*>(words.const_data_ptr());
 }
 
-at::Tensor write(const Handshake::Terms& terms) {
-  auto words = at::empty({4}, at::kLong);
-  auto* const w = words.mutable_data_ptr<int64_t>();
-  w[0] = static_cast<int64_t>(terms.type);
-  w[1] = static_cast<int64_t>(terms.dtype);
-  w[2] = terms.elements;
-  w[3] = terms.detail;
+at::Tensor write(const Handshake::Side& side) {
+  const size_t carried = side.terms.carry ? side.bytes.nbytes() : 0;
+  const auto size = static_cast<int64_t>(sizeof(side.terms) + carried);
+  auto words = at::empty({size}, at::kByte);
+  auto* const to = static_cast<Handshake::Terms*>(words.mutable_data_ptr());
+  *to = side.terms;
+  if (side.terms.carry) {
+    std::memcpy(to + 1, side.bytes.const_data_ptr(), side.bytes.nbytes());
+  }
   return words;
 }
 
@@ -224,30 +233,30 @@ at::Tensor write(const Handshake::Terms& terms) {
 Handshake::Handshake(
     c10d::Backend& transport,
     int rank,
-    const std::vector<Side>& told,
-    std::vector<Side> expected,
+    const std::optional<Side>& told,
+    std::optional<Side> expected,
     int tag)
-    : rank_(rank), expected_(std::move(expected)) {
+    : rank_(rank), expected_(std::move(expected)), agreed_(!told) {
   // A profile of this thread's would have them, and may be gone when they end.
   const at::DisableRecordFunctionGuard unseen;
   // The other's words come at once where they are waited for already.
-  for (const Side& side : expected_) {
-    std::vector<at::Tensor> words{write(side.terms)};
-    auto work = side.rank < 0 ? transport.recvAnysource(words, tag)
-                              : transport.recv(words, side.rank, tag);
-    asked_.push_back({words[0], std::move(work)});
+  if (expected_) {
+    const int64_t most = sizeof(Terms) + most_carried;
+    std::vector words{asked_.words = at::empty({most}, at::kByte)};
+    asked_.work = expected_->rank < 0
+                      ? transport.recvAnysource(words, tag)
+                      : transport.recv(words, expected_->rank, tag);
   }
-  for (const Side& side : told) {
-    std::vector<at::Tensor> words{write(side.terms)};
-    auto work = transport.send(words, side.rank, tag);
-    told_.push_back({words[0], std::move(work)});
+  if (told) {
+    std::vector words{told_.words = write(*told)};
+    told_.work = transport.send(words, told->rank, tag);
   }
 }
 
 void Handshake::abort() {
-  for (const auto* const packets : {&told_, &asked_}) {
-    for (const auto& packet : *packets) {
-      packet.work->abort();
+  for (const auto* const packet : {&told_, &asked_}) {
+    if (packet->work) {
+      packet->work->abort();
     }
   }
 }
@@ -256,11 +265,11 @@ void Handshake::await(const Packet& packet) {
   TORCH_CHECK_WITH(DistBackendError, packet.work->wait(), "group was aborted.");
 }
 
-Handshake::Side Handshake::receive(size_t index) {
-  const auto& packet = asked_[index];
-  await(packet);
-  const int rank = expected_[index].rank;
-  return read(packet.words, rank < 0 ? packet.work->sourceRank() : rank);
+Handshake::Side Handshake::receive() {
+  await(asked_);
+  over_ = true;
+  const int rank = expected_->rank;
+  return {rank < 0 ? asked_.work->sourceRank() : rank, read(asked_.words)};
 }
 
 void Handshake::await() {
@@ -268,24 +277,26 @@ void Handshake::await() {
     return;
   }
   // What is not sent when its buffer goes is never sent, so wait first.
-  for (const auto& packet : told_) {
-    await(packet);
-  }
-  std::vector<Side> got;
-  for (size_t i = 0; i < asked_.size(); ++i) {
-    got.push_back(receive(i));
-  }
-  over_ = true;
-  for (size_t i = 0; i < got.size(); ++i) {
-    check(expected_[i], got[i]);
+  await(told_);
+  over_ = !expected_;
+  if (expected_) {
+    check(*expected_, receive());
   }
   agreed_ = true;
 }
 
+bool Handshake::brings(const at::Tensor& bytes) const {
+  const auto* const words =
+      static_cast<const Terms*>(asked_.words.const_data_ptr());
+  if (words->carry) {
+    std::memcpy(bytes.data_ptr(), words + 1, bytes.nbytes());
+  }
+  return words->carry;
+}
+
 Handshake::Side Handshake::await_message() {
-  const Side message = receive(0);
+  const Side message = receive();
   source_ = message.rank;
-  over_ = true;
   return message;
 }
 

@@ -22,25 +22,29 @@ namespace openreg {
 // [flight-handshake] What both ends of a transfer must agree on.
 // Each tells the other when it is called, before any stream comes to it. The
 // transport would end the process where sizes differ, or add up what does not
-// belong together, so nothing is handed to it before both have agreed.
+// belong together, so nothing is handed to it before both have agreed. A few
+// bytes that are known at the call may come with the words.
 class Handshake {
  public:
+  static constexpr size_t most_carried = 1 << 16;
   struct Terms {
     c10d::OpType type;
     c10::ScalarType dtype;
     int64_t elements;
     int64_t detail;  // root and operator, or the number of a message
+    bool carry = false;
   };
   struct Side {
     int rank;  // -1: whoever tells first
     Terms terms;
+    at::Tensor bytes{};  // that the words carry
   };
 
   Handshake(
       c10d::Backend& transport,
       int rank,
-      const std::vector<Side>& told,
-      std::vector<Side> expected,
+      const std::optional<Side>& told,
+      std::optional<Side> expected,
       int tag);
 
   // Waits for what is expected. Raises an error that names both if they differ.
@@ -48,7 +52,11 @@ class Handshake {
   void check(const Side& expected, const Side& got) const;
   // Waits for the one message that is expected, and says what it will be.
   Side await_message();
+  // Whether the words have brought `bytes`, which were waited for.
+  bool brings(const at::Tensor& bytes) const;
   void abort();
+  // [/flight-handshake]
+
   // Whether the transport is done with the memory of its words.
   bool is_over() const {
     return over_;
@@ -56,7 +64,6 @@ class Handshake {
   int source() const {
     return source_;
   }
-  // [/flight-handshake]
 
  private:
   struct Packet {
@@ -64,13 +71,13 @@ class Handshake {
     c10::intrusive_ptr<c10d::Work> work;
   };
   static void await(const Packet& packet);
-  Side receive(size_t index);
+  Side receive();
 
   const int rank_;
-  std::vector<Side> expected_;
-  std::vector<Packet> told_;
-  std::vector<Packet> asked_;
-  bool agreed_ = false;
+  const std::optional<Side> expected_;
+  Packet told_;
+  Packet asked_;
+  bool agreed_;  // or whoever receives looks for itself
   std::atomic<bool> over_ = false;
   std::atomic<int> source_ = -1;
 };
@@ -84,9 +91,9 @@ struct Operation {
   c10d::OpType type;
   std::vector<at::Tensor> inputs;   // the device's, only read
   std::vector<at::Tensor> results;  // and written
-  Post post;                        // on aliases that it owns
-  std::function<void()> finish;     // on those, when the transport is done
+  Post post{};                      // on aliases that it owns
   int64_t detail = 0;               // of the terms, too
+  std::function<void()> finish{};   // on the aliases, when all have ended
   std::shared_ptr<Handshake> handshake{};  // that `post` waits for
 };
 // [/flight-operation]
@@ -110,6 +117,7 @@ class Flight {
   }
 
   std::vector<Operation> operations;  // until it is launched
+  bool waits = false;                 // the caller does, at once
   const std::shared_ptr<Outcome> outcome = std::make_shared<Outcome>();
   c10::Event begin;  // recorded if times are asked for
   c10::Event end;
@@ -119,8 +127,8 @@ class Flight {
   Launch launch_;
 };
 
-// Launches the operations of `flight` on `lane`, after what the caller's
-// current stream has been given so far.
+// Launches the operations of `flight`, after what the caller's current stream
+// and `lane` have been given so far.
 void launch_flight(
     Flight& flight,
     const Lane& lane,

@@ -11,7 +11,7 @@
 namespace openreg {
 namespace {
 
-// [lane-free] Streams are made when they run short, and never destroyed.
+// Streams are made when they run short, and never destroyed.
 struct FreeStreams {
   std::mutex mutex;
   std::unordered_map<c10::DeviceIndex, std::vector<c10::Stream>> streams;
@@ -46,6 +46,5 @@ Lane::~Lane() {
   const std::lock_guard lock(free_streams().mutex);
   free_streams().streams[stream_.device_index()].push_back(stream_);
 }
-// [/lane-free]
 
 }  // namespace openreg

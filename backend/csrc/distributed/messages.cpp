@@ -33,6 +33,14 @@ static Handshake::Terms terms_of(const at::Tensor& tensor, int64_t number) {
   return {OpType::SEND, tensor.scalar_type(), tensor.numel(), number};
 }
 
+// PyTorch says so itself where a call waits.
+static void check_other(const char* invalid, int rank, int own) {
+  TORCH_CHECK_VALUE(
+      rank != own,
+      invalid,
+      " rank should not be the same as the rank of the current process.");
+}
+
 // Its number would be the same in each replay.
 static void check_no_capture(const char* name, const at::Tensor& tensor) {
   TORCH_CHECK(
@@ -47,8 +55,9 @@ static void check_no_capture(const char* name, const at::Tensor& tensor) {
 // It has a number, by which its bytes are asked for, so messages of one tag may
 // be on their way at once and keep their order.
 WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
-  return start([&] {
+  return start(false, [&] {
     const char* const name = "c10d::send";
+    check_other("Invalid destination rank: destination", rank, rank_);
     check_tensors(name, {only(name, tensors)}, {});
     check_no_capture(name, tensors[0]);
     const int number = ++messages_ % message_tag;
@@ -59,7 +68,7 @@ WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
       return transport.send(x, rank, message_tag + number);
     };
     return Operations{
-        {name, OpType::SEND, tensors, {}, post, nullptr, 0, handshake}};
+        {name, OpType::SEND, tensors, {}, post, 0, nullptr, handshake}};
   });
 }
 // [/messages-send]
@@ -67,12 +76,13 @@ WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
 // [messages-receive] Its bytes are asked for when it is known what they are.
 WorkPtr Collectives::receive(
     const char* name, Tensors& tensors, int rank, int tag) {
-  return start([&] {
+  return start(false, [&] {
+    check_other("Invalid source rank: source", rank, rank_);
     check_tensors(name, {}, {only(name, tensors)});
     check_no_capture(name, tensors[0]);
     const auto type = rank < 0 ? OpType::RECVANYSOURCE : OpType::RECV;
     const Handshake::Side ours{rank, terms_of(tensors[0], 0)};
-    const auto handshake = shake_hands({}, {ours}, tag);
+    const auto handshake = shake_hands({}, ours, tag);
     const auto post = [x = Tensors{bytes_of(tensors[0])}, handshake, ours](
                           auto& transport) mutable {
       const auto message = handshake->await_message();
@@ -89,7 +99,7 @@ WorkPtr Collectives::receive(
       handshake->check(expected, message);
       return transport.recv(x, message.rank, from);
     };
-    return Operations{{name, type, {}, tensors, post, nullptr, 0, handshake}};
+    return Operations{{name, type, {}, tensors, post, 0, nullptr, handshake}};
   });
 }
 // [/messages-receive]
