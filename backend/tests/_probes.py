@@ -1,41 +1,24 @@
-"""Probes: what calls reach the device is asked again, under a harder question.
-
-Each is a mode that sees every operator below autograd, with the arguments that
-it really gets. `asked` counts the questions, `faults` says what went wrong.
-"""
+"""Harder questions to the operators that calls reach: probes of the kit."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import (
-    TorchDispatchMode,
-    _disable_current_modes,
-)
 from torch.utils._pytree import tree_leaves, tree_map
 
-from torch_openreg import openreg
-
-Call = tuple[tuple[Any, ...], dict[str, Any]]
-
-
-def is_plain(value: object) -> bool:
-    """Whether it is a tensor of the device and nothing but its memory."""
-    return (
-        isinstance(value, Tensor)
-        and value.device.type == "openreg"
-        and value.layout == torch.strided
-        and not value.is_quantized
-        and not value.is_nested
-    )
-
-
-def tensors(value: object) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+from torch_device_kit.conformance import database
+from torch_device_kit.conformance.compare import device
+from torch_device_kit.conformance.probes import (
+    Call,
+    Cloner,
+    Probe,
+    is_plain,
+    tensors,
+    with_outputs,
+)
 
 
 def bytes_of(tensor: Tensor) -> Tensor:
@@ -55,72 +38,6 @@ def close(got: Tensor, expected: Tensor) -> bool:
     except AssertionError:
         return False
     return True
-
-
-class Cloner:
-    """Copies the plain tensors among arguments, with all that they share."""
-
-    def __init__(self, copy: Callable[[Tensor], Tensor]) -> None:
-        self.copy = copy
-        self.storages: dict[int, torch.UntypedStorage] = {}
-        self.pairs: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def __call__(self, value: Any) -> Any:
-        if not is_plain(value) or value._is_zerotensor():
-            return value
-        if id(value) not in self.pairs:
-            self.pairs[id(value)] = (value, self.clone(value))
-        return self.pairs[id(value)][1]
-
-    def clone(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self.storages:
-            flat = torch.empty(0, dtype=torch.uint8, device=tensor.device)
-            whole = flat.set_(storage)
-            self.storages[storage._cdata] = self.copy(whole).untyped_storage()
-        twin = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(
-            self.storages[storage._cdata],
-            tensor.storage_offset(),
-            tensor.shape,
-            tensor.stride(),
-        )
-        twin = twin.conj() if tensor.is_conj() else twin
-        return twin._neg_view() if tensor.is_neg() else twin
-
-    def sources(self) -> list[Tensor]:
-        return [source for source, _ in self.pairs.values()]
-
-    def copies(self) -> list[Tensor]:
-        return [copy for _, copy in self.pairs.values()]
-
-
-class Probe(TorchDispatchMode):
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.asked = 0
-        self.faults: set[str] = set()
-
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        call = (args, kwargs or {})
-        if any(map(is_plain, tree_leaves(call))) and self.suits(func):
-            state = openreg.get_rng_state()
-            with warnings.catch_warnings(), _disable_current_modes():
-                warnings.simplefilter("ignore")
-                self.ask(func, call)
-            openreg.set_rng_state(state)
-        return func(*call[0], **call[1])
-
-    def suits(self, func: Any) -> bool:
-        raise NotImplementedError
-
-    def ask(self, func: Any, call: Call) -> None:
-        raise NotImplementedError
 
 
 def written_by(func: Any, call: Call) -> list[Tensor]:
@@ -150,7 +67,7 @@ class LazyClones(Probe):
         return func._schema.name not in ("aten::set_", "aten::resize_")
 
     def ask(self, func: Any, call: Call) -> None:
-        state = openreg.get_rng_state()
+        state = device().rng_state()
         results = []
         for side in ("clone", "source"):
             copier, lazy = Cloner(Tensor.clone), Cloner(torch._lazy_clone)
@@ -159,12 +76,12 @@ class LazyClones(Probe):
             given = clone if side == "clone" else source
             other = lazy.sources() if side == "clone" else lazy.copies()
             before = [bytes_of(tensor) for tensor in other]
-            openreg.set_rng_state(state)
+            device().set_rng_state(state)
             try:
                 result = func(*given[0], **given[1])
             except Exception:
                 return
-            openreg.synchronize()
+            device().synchronize()
             self.asked += 1
             results.append(tensors(result))
             for tensor, old in zip(other, before, strict=True):
@@ -258,24 +175,6 @@ class Guarded:
             yield "writes wrong values to"
 
 
-def with_outputs(func: Any) -> Iterator[tuple[Any, list[str]]]:
-    """The overloads of an operator that have the same arguments and `out=`."""
-    names = [argument.name for argument in func._schema.arguments]
-    name = func._schema.name.split("::")[1]
-    packet = getattr(getattr(torch.ops, func.namespace), name)
-    for overload in packet.overloads():
-        op = getattr(packet, overload)
-        outs = [a.name for a in op._schema.arguments if a.is_out]
-        rest = [a for a in op._schema.arguments if not a.is_out]
-        types = [str(a.type) for a in func._schema.arguments]
-        if outs and [a.name for a in rest] == names:
-            one_each = [str(a.type) for a in op._schema.returns] == [
-                "Tensor" for _ in outs
-            ]
-            if [str(a.type) for a in rest] == types and one_each:
-                yield op, outs
-
-
 def draws(op: Any) -> bool:
     """Whether it draws numbers, which go by the order of memory."""
     tags: list[torch.Tag] = op.tags
@@ -304,7 +203,7 @@ class GuardedOutputs(Probe):
         return not written and not leaves_to_chance(func)
 
     def ask(self, func: Any, call: Call) -> None:
-        state = openreg.get_rng_state()
+        state = device().rng_state()
         try:
             results = tree_leaves(func(*call[0], **call[1]))
         except Exception:
@@ -317,7 +216,7 @@ class GuardedOutputs(Probe):
             if len(names) != len(results):
                 continue
             for layout in LAYOUTS:
-                openreg.set_rng_state(state)
+                device().set_rng_state(state)
                 self.ask_one(op, call, names, layout, results)
 
     def ask_one(
@@ -427,86 +326,16 @@ class GuardedArguments(Probe):
         return results if all(map(is_plain, results)) else []
 
 
-# Copies take tensors of two devices. The backward pass of a transposed
-# convolution looks at its input alone, and ends the process (torch 2.13).
-NOT_ASKED = (
-    "aten::copy_",
-    "aten::_copy_from",
-    "aten::_to_copy",
-    "aten::convolution_backward",
-)
+# The kinds that they are, in a sweep of the operator database.
+PROBES: dict[str, type[Probe]] = {
+    "lazy-clone": LazyClones,
+    "guarded-out": GuardedOutputs,
+    "guarded-arguments": GuardedArguments,
+}
 
 
-def has_kernel(func: Any) -> bool:
-    """Whether the device has a kernel, and not PyTorch one for all devices."""
-    key = "PrivateUse1"
-    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
-
-
-class Elsewhere(Probe):
-    """A tensor on another device is refused, be it an argument or `out=`.
-
-    A number in a 0-dim CPU tensor is read, wherever a tensor may be; and so is
-    an index on the CPU.
-    """
-
-    def suits(self, func: Any) -> bool:
-        return not func._schema.name.startswith(NOT_ASKED)
-
-    def ask(self, func: Any, call: Call) -> None:
-        args, kwargs = tree_map(Cloner(Tensor.clone), call)
-        try:
-            results = tree_leaves(func(*args, **kwargs))
-        except Exception:
-            return  # it is wrong in another way
-        there = [t for t in tensors(call) if t.device.type == "openreg"]
-        if not has_kernel(func):
-            there = []
-        names = [argument.name for argument in func._schema.arguments]
-        named = dict(zip(names, call[0], strict=False)) | call[1]
-        index = named.get("indices")
-        indices = (
-            set() if isinstance(index, Tensor) else set(map(id, tensors(index)))
-        )
-        for tensor in there:
-            if len({id(t) for t in there}) > 1 and is_plain(tensor):
-                for device in ("cpu", "openreg:1"):
-                    read = tensor.dim() == 0 or id(tensor) in indices
-                    if device != "cpu" or not read:
-                        self.try_argument(func, call, tensor, device)
-        if any(a.alias_info for a in func._schema.arguments):
-            return
-        if all(map(is_plain, results)):
-            for op, names in with_outputs(func):
-                if len(names) == len(results) and has_kernel(op):
-                    self.try_outputs(op, call, names, results)
-
-    def try_argument(
-        self, func: Any, call: Call, tensor: Tensor, device: str
-    ) -> None:
-        other = tensor.to(device)
-        cloner = Cloner(Tensor.clone)
-        given = tree_map(lambda v: other if v is tensor else cloner(v), call)
-        self.refuses(func, given, f"an argument on {device}")
-
-    def try_outputs(
-        self, op: Any, call: Call, names: list[str], results: list[Tensor]
-    ) -> None:
-        for name in names:
-            for device in ("cpu", "openreg:1"):
-                outputs = {
-                    n: torch.empty_like(r, device=device if n == name else None)
-                    for n, r in zip(names, results, strict=True)
-                }
-                self.refuses(op, (call[0], call[1] | outputs), f"out= {device}")
-
-    def refuses(self, func: Any, call: Call, what: str) -> None:
-        self.asked += 1
-        try:
-            func(*call[0], **call[1])
-        except (RuntimeError, NotImplementedError, IndexError) as error:
-            message = str(error)
-            if "device" not in message:
-                self.faults.add(f"{func} says of {what}: {message[:100]}")
-        else:
-            self.faults.add(f"{func} takes {what}")
+def check(
+    name: str, dtype: str, kind: str, count: int
+) -> tuple[int, list[str]]:
+    """How often an entry's operators were asked, and what was wrong."""
+    return database.probed(PROBES[kind](), name, dtype, count)

@@ -1,8 +1,8 @@
-"""A backend with a fault, for the doctor to find: openreg, then a change.
+"""A backend with a fault, for the kit to find: openreg, then a change.
 
 The variable FAULT names the change, a function below, or several with spaces
-between; `FAULTS` has what the doctor must say of it. Imported without that
-variable, it changes nothing.
+between; `FAULTS` has what the doctor must say of it, and `CONFORM` the
+conformance kit. Imported without that variable, it changes nothing.
 """
 
 from __future__ import annotations
@@ -73,6 +73,83 @@ def gradient_wrong() -> None:
 
 def parameters_replaced() -> None:
     replace("_has_compatible_shallow_copy_type", lambda x, y: False)
+
+
+def strides_ignored() -> None:
+    """Of `abs`: it takes its argument for contiguous."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        flat = x.as_strided((x.numel(),), (1,))
+        return flat.cpu().abs().view(x.shape).to(x.device)
+
+    replace("abs", kernel)
+
+
+def out_not_written() -> None:
+    def kernel(
+        x: torch.Tensor, dim: int, *, dtype: Any = None, out: torch.Tensor
+    ) -> torch.Tensor:
+        return x.cpu().cumsum(dim).to(x.device)
+
+    replace("cumsum.out", kernel)
+
+
+def in_place_lost() -> None:
+    replace("exp_", lambda x: x)
+
+
+def dtype_not_converted() -> None:
+    """Of a sum: it is of its argument's dtype."""
+
+    def kernel(
+        x: torch.Tensor, dim: Any, keep: bool = False, *, dtype: Any = None
+    ) -> torch.Tensor:
+        found = torch.ops.aten.sum.dim_IntList(x.cpu(), dim, keep, dtype=dtype)
+        there: torch.Tensor = found.to(x.device, dtype or x.dtype)
+        return there
+
+    replace("sum.dim_IntList", kernel)
+
+
+def index_clamped() -> None:
+    def kernel(
+        x: torch.Tensor, dim: int, index: torch.Tensor, **_: Any
+    ) -> torch.Tensor:
+        last = x.size(dim) - 1 if x.dim() else 0
+        return x.cpu().gather(dim, index.cpu().clamp(0, last)).to(x.device)
+
+    replace("gather", kernel)
+
+
+def gradient_lost() -> None:
+    """Of a sine: autograd passes it by."""
+
+    def kernel(x: torch.Tensor) -> torch.Tensor:
+        with torch._C._AutoDispatchBelowAutograd():
+            return torch.sin(x)
+
+    LIBRARY.impl("sin", kernel, "AutogradPrivateUse1", allow_override=True)
+
+
+def statistics_lost() -> None:
+    """Batch normalization does not count what it has seen."""
+
+    def kernel(x: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, ...]:
+        host: Any = (
+            r.cpu() if isinstance(r, torch.Tensor) else r for r in rest
+        )
+        found = torch.native_batch_norm(x.cpu(), *host)
+        return tuple(result.to(x.device) for result in found)
+
+    replace("native_batch_norm", kernel)
+
+
+def kernel_crashes() -> None:
+    replace("tan", lambda x: os.abort())
+
+
+def kernel_hangs() -> None:
+    replace("tanh", lambda x: time.sleep(600))
 
 
 def half_stays_half() -> None:
@@ -223,6 +300,22 @@ FAULTS = {
     )
 }
 
+# What the conformance kit must say: a row, and what stands in its fault.
+CONFORM: dict[str, tuple[str, str]] = {
+    "view_copies": ("view float32 forward", "sharing"),
+    "strides_ignored": ("abs float32 strided", "result 0: value"),
+    "out_not_written": ("cumsum float32 out", "argument"),
+    "in_place_lost": ("exp float32 in-place", "argument 0: value"),
+    "dtype_not_converted": ("sum bool forward", "result 0: dtype"),
+    "index_clamped": ("gather float32 error", "error: none"),
+    "devices_mixed": ("mm float32 mixed-devices", "takes"),
+    "gradient_wrong": ("nn.functional.relu float32 gradient", "value"),
+    "gradient_lost": ("sin float32 gradient", "value"),
+    "statistics_lost": ("nn.functional.batch_norm float32 forward", "argument"),
+    "kernel_crashes": ("tan float32 forward", "crash: ends with SIGABRT"),
+    "kernel_hangs": ("tanh float32 forward", "hangs"),
+}
+
 # Those that do not hide each other.
 TOGETHER = [
     " ".join(n for n, fault in FAULTS.items() if fault.asked == OPERATORS),
@@ -234,4 +327,4 @@ TOGETHER = [
 ]
 
 for fault in os.environ.get("FAULT", "").split():
-    FAULTS[fault].plant()
+    globals()[fault]()

@@ -24,20 +24,22 @@ from torch import Tensor
 from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from _operators import (
+from torch_device_kit.conformance import known
+from torch_device_kit.conformance.compare import Mover, differences, impersonal
+from torch_device_kit.conformance.database import (
     ENTRIES,
     UNINITIALIZED,
-    Mover,
     by_the_book,
-    differences,
-    impersonal,
     on_host_again,
     samples,
 )
-from operators_known import Question, unexplained
+from torch_device_kit.conformance.known import Question
 
 ENTRIES_OF = "torch.testing._internal.common_methods_invocations"
-RECORD = Path(__file__).parents[2] / "book" / "rows" / "compile.json"
+ROWS = Path(__file__).parents[2] / "book" / "rows"
+RECORD = ROWS / "compile.json"
+# What is not as on the CPU or, compiled, as in eager mode.
+DECLARED = known.read(ROWS / "operators_known.toml")
 KINDS = ["compiled", "compiled-dynamic"]
 DTYPES = ["float32", "bfloat16", "int64"]
 ENDS = ["equal", "wrong", "listed", "as on the CPU", "refused by eager mode"]
@@ -183,7 +185,7 @@ def agree(names: list[str]) -> bool:
 def end_of(question: Question, answer: Mapping[str, Any]) -> str:
     if not answer["faults"]:
         return "equal" if answer["calls"] else "refused by eager mode"
-    left = unexplained(question, answer["faults"])
+    left = DECLARED.unexplained(question, answer["faults"])
     if not all(fault.startswith(CPU_TOO) for fault in left):
         return "wrong"
     return "as on the CPU" if left else "listed"

@@ -3,7 +3,7 @@
 `nox -s ops -- --ends` calls every operator with arguments drawn from its
 schema; most are refused, and results are not looked at. Each operator has a
 process of its own. A call that ends it is made on the CPU, where some kernels
-end it, too; what else is not to be mended is in operators_known.ENDS.
+end it, too; what else is not to be mended is in ENDS.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from operators_known import ENDS
+import torch_openreg  # noqa: F401
 
 CALLS = 24  # of one operator
 SECONDS = 20  # for one call
@@ -51,6 +51,26 @@ ELSEWHERE = (
     *("prim", "onnx", "profiler", "symm_mem", "c10d", "_c10d"),
     *("rngprim", "inductor"),
 )
+
+FOLLOWS = (
+    "TorchScript's interpreter has this function, which follows the pointer of "
+    "any tensor. It has no dispatch key, so nothing can be registered for it."
+)
+COMPOSED = (
+    "It follows the pointer of the shape, which has to be on the CPU. A kernel "
+    "of ours would take its derivative away."
+)
+READS = (
+    "TorchScript's interpreter reads the dtype also where none is given, on "
+    "the CPU, too: what lies there decides how that ends."
+)
+# Operators whose calls may end the process, and why nothing mends that.
+ENDS = {
+    "aten::_tensor_to_list.default": FOLLOWS,
+    "aten::_reshape_from_tensor.default": COMPOSED,
+    "aten::to.prim_Device": READS,
+    "aten::to.prim_dtype": READS,
+}
 
 
 class Draw:

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 import torch
 
-import operators_known
 import sweep_compiled
-from _operators import ENTRIES, applies
-from operators_known import Known, Question
+from torch_device_kit.conformance.database import ENTRIES, applies
+from torch_device_kit.conformance.known import Declared, Known, Question
 
 pytestmark = pytest.mark.one_mode
 
@@ -96,7 +95,7 @@ def test_what_the_cpu_gets_wrong_too_is_counted_apart(capsys, monkeypatch):
         "tanh": ["result 0: value: 2"],
     }
     line = Known("tanh", "compiled-dynamic", "all", "value", "A reason.")
-    monkeypatch.setattr(operators_known, "KNOWN", [line])
+    monkeypatch.setattr(sweep_compiled, "DECLARED", Declared([line]))
     answers = {
         Question(name, "int64", "compiled-dynamic"): {
             "faults": found,

@@ -10,8 +10,13 @@ import pytest
 import torch
 
 import torch_openreg._C as _C
-from _operators import ENTRIES, applies, by_the_book, probe
 from _probes import LazyClones, bytes_of
+from torch_device_kit.conformance.database import (
+    ENTRIES,
+    applies,
+    by_the_book,
+    probe,
+)
 from torch_openreg.openreg.testing import Gate
 
 lazy_clone = torch._lazy_clone

@@ -1,24 +1,29 @@
 """PyTorch's operator database on the device: one sample of each entry.
 
-`nox -s ops` asks the whole of it; sweep_operators.py is its program.
+`nox -s ops` asks the whole of it, by the conformance kit.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 
-import operators_known
+import _probes
 import sweep_compiled
-import sweep_operators
 from _fresh import prints, without_kernel
-from _operators import ENTRIES, KINDS, applies, check, faults
-from operators_known import KNOWN, Known, Question, stale, unexplained
+from sweep_compiled import DECLARED
+from torch_device_kit.conformance.compare import faults
+from torch_device_kit.conformance.database import (
+    DTYPES,
+    ENTRIES,
+    KINDS,
+    applies,
+    check,
+)
+from torch_device_kit.conformance.known import Question
 
 
 def entries(kind: str) -> list[str]:
@@ -29,14 +34,19 @@ def entries(kind: str) -> list[str]:
 def test_the_first_sample_comes_out_as_on_the_cpu(name) -> None:
     calls, found = check(name, "float32", "forward", 1)
     assert calls == 1
-    assert unexplained(Question(name, "float32", "forward"), found) == []
+    assert (
+        DECLARED.unexplained(Question(name, "float32", "forward"), found) == []
+    )
 
 
+@pytest.mark.one_mode
 @pytest.mark.parametrize("name", entries("in-place"))
 def test_the_first_sample_in_place_comes_out_as_on_the_cpu(name) -> None:
     calls, found = check(name, "float32", "in-place", 1)
     assert calls == 1
-    assert unexplained(Question(name, "float32", "in-place"), found) == []
+    assert (
+        DECLARED.unexplained(Question(name, "float32", "in-place"), found) == []
+    )
 
 
 def on_device(x: torch.Tensor) -> bool:
@@ -87,90 +97,16 @@ def test_the_comparison_finds_a_fault_that_is_planted(fault) -> None:
 
 @pytest.mark.one_mode
 def test_the_list_names_what_there_is() -> None:
-    for known in KNOWN:
-        questions = [
-            Question(name, dtype, kind)
-            for name in ENTRIES
-            for dtype in ("float32", "bfloat16", "complex64", "int64", "bool")
-            for kind in KINDS + sweep_compiled.KINDS
-        ]
-        assert any(known.covers(question) for question in questions), known
-        assert known.reason.endswith("."), known
-
-
-def test_a_line_of_the_list_must_be_needed(monkeypatch) -> None:
-    line = Known("sin", "forward", "all", "value", "A reason.")
-    monkeypatch.setattr(operators_known, "KNOWN", [line])
-    asked = Question("sin", "float32", "forward")
-    other = Question("cos", "float32", "forward")
-    more = Question("sin", "float64", "forward")
-    assert stale({asked: ["result 0: value: 1"]}, [asked, other]) == []
-    assert stale({asked: []}, [asked, other]) == [line]
-    assert stale({asked: []}, [asked, more]) == []
-    assert stale({other: []}, [other]) == []  # a sweep that it is not of
-    assert stale({asked: [], more: ["value"]}, [asked, more]) == []
-    assert unexplained(asked, ["value: 1", "dtype: 2"]) == ["dtype: 2"]
-    assert unexplained(other, ["value: 1"]) == ["value: 1"]
-
-
-ANSWERS = """
-import json, os, signal, sys, time
-for line in sys.stdin:
-    operator, *_ = question = json.loads(line)
-    if operator == "crashes":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    if operator == "hangs":
-        time.sleep(600)
-    print(json.dumps({"question": question, "faults": []}), flush=True)
-    if operator == "corrupts":
-        os.kill(os.getpid(), signal.SIGSEGV)
-"""
-
-
-@pytest.mark.one_mode
-def test_a_crash_or_a_hang_costs_one_answer_of_the_sweep(monkeypatch) -> None:
-    line = Known("corrupts", "forward", "all", "crash", "A reason.")
-    monkeypatch.setattr(operators_known, "KNOWN", [line])
-    worker = sweep_operators.Worker(samples=1)
-    worker.command = [sys.executable, "-S", "-c", ANSWERS]
-    found = [
-        worker.ask(Question(name, "float32", "forward"), seconds)["faults"]
-        for name, seconds in [
-            ("sin", 60),
-            ("crashes", 60),
-            ("cos", 60),
-            ("hangs", 1),
-            ("corrupts", 60),
-            ("tan", 60),
-        ]
+    kinds = [*KINDS, *_probes.PROBES, *sweep_compiled.KINDS]
+    questions = [
+        Question(name, dtype, kind)
+        for name in ENTRIES
+        for dtype in DTYPES
+        for kind in kinds
     ]
-    worker.close()
-    assert found == [[], ["crash -11"], [], ["crash -9"], ["crash -11"], []]
-
-
-@pytest.mark.one_mode
-def test_a_sweep_that_was_stopped_keeps_its_answers(tmp_path) -> None:
-    file = tmp_path / "answers.jsonl"
-    assert sweep_operators.read(file) == {}
-    question = Question("sin", "float32", "forward")
-    answer = {"question": list(question), "calls": 1, "faults": []}
-    file.write_text(json.dumps(answer) + '\n{"question": ["cos", "fl')
-    assert sweep_operators.read(file) == {question: answer}
-    with file.open("a") as more:
-        more.write(json.dumps({**answer, "question": ["cos", "bool", "out"]}))
-        more.write("\n")
-    assert len(sweep_operators.read(file)) == 2
-
-
-@pytest.mark.one_mode
-def test_the_sweep_reports_what_the_list_does_not_explain(capsys) -> None:
-    question = Question("sin", "float32", "forward")
-    answer = {"question": question, "calls": 2, "faults": ["value: 1"]}
-    assert sweep_operators.report({question: answer}, whole=True) == 1
-    assert "sin float32 forward: value: 1\n" in capsys.readouterr().out
-    assert (
-        sweep_operators.report({question: {**answer, "faults": []}}, True) == 0
-    )
+    for known in DECLARED.lines:
+        assert any(map(known.covers, questions)), known
+        assert known.reason.endswith("."), known
 
 
 ENDS = """

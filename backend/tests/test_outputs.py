@@ -7,8 +7,9 @@ import re
 import pytest
 import torch
 
-from _operators import ENTRIES, by_the_book, probe
-from _probes import Elsewhere, GuardedArguments, GuardedOutputs, Probe
+from _probes import GuardedArguments, GuardedOutputs
+from torch_device_kit.conformance.database import ENTRIES, by_the_book, probe
+from torch_device_kit.conformance.probes import MixedDevices, Probe
 
 
 def assert_sound(
@@ -184,7 +185,7 @@ ELSEWHERE = ["abs", "add", "softmax", "topk", "mm", "index_select", "where"]
 def test_what_is_elsewhere_is_refused(name: str, dtype: torch.dtype) -> None:
     if dtype not in ENTRIES[name].dtypes:
         dtype = torch.float64
-    assert_sound(Elsewhere(), name, "forward", dtype=dtype)
+    assert_sound(MixedDevices(), name, "forward", dtype=dtype)
 
 
 def test_an_out_that_is_not_contiguous_is_resized() -> None:

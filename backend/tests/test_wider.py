@@ -14,7 +14,13 @@ from torch.nn import functional as F
 from torch.utils._pytree import tree_leaves, tree_map
 
 import _rows
-from _operators import ENTRIES, Mover, by_the_book, plain, with_gradients
+from torch_device_kit.conformance.compare import Mover
+from torch_device_kit.conformance.database import (
+    ENTRIES,
+    by_the_book,
+    plain,
+    with_gradients,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:ComplexHalf support is experimental"

@@ -1,4 +1,4 @@
-"""python -m torch_device_kit doctor: see its `--help`."""
+"""python -m torch_device_kit doctor, conform or compare: see `--help`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 from torch_device_kit import doctor, report
+from torch_device_kit.conformance import command
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="torch_device_kit", description=HELP)
+    parser = argparse.ArgumentParser(prog="torch_device_kit")
     commands = parser.add_subparsers(dest="command", required=True)
     asks = commands.add_parser("doctor", description=HELP)
     asks.add_argument("--device", required=True, help="its name, such as npu")
@@ -48,6 +49,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         default="",
         help="the address of the book, such as file:///.../html/, for links",
     )
+    asks.set_defaults(run=examine)
+    command.add_parsers(commands)
     return parser.parse_args(arguments)
 
 
@@ -56,26 +59,30 @@ Says what a PrivateUse1 device has, lacks and gets wrong. The exit status is 0
 if all is in order, 1 if not, 2 if there is no such device."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    chosen = parse(arguments)
+def examine(chosen: argparse.Namespace) -> int:
     book = chosen.book.rstrip("/") + "/" if chosen.book else ""
-    try:
-        found = doctor.examine(
-            chosen.device,
-            chosen.package,
-            chosen.only,
-            chosen.quick,
-            chosen.patience,
-        )
-    except doctor.CannotBegin as error:
-        print(f"torch_device_kit: {error}", file=sys.stderr)
-        return 2
+    found = doctor.examine(
+        chosen.device,
+        chosen.package,
+        chosen.only,
+        chosen.quick,
+        chosen.patience,
+    )
     if chosen.json:
         chosen.json.write_text(report.to_json(found, book), "utf-8")
     if chosen.html:
         chosen.html.write_text(report.to_html(found, book), "utf-8")
     print(report.to_text(found, book))
     return int(found.counts()[doctor.HAS] < len(found.verdicts))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    chosen = parse(arguments)
+    try:
+        return int(chosen.run(chosen))
+    except doctor.CannotBegin as error:
+        print(f"torch_device_kit: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

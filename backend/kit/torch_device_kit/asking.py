@@ -12,26 +12,28 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
 from torch_device_kit import answers, reach
-from torch_device_kit.answers import Answer
-from torch_device_kit.suite import Row
+
+T = TypeVar("T")
 
 
 class Reply(NamedTuple):
-    """What came of a row's program."""
+    """What came of a row."""
 
-    answer: Answer  # of no worth where the process ended
+    answer: Any  # nothing where the process ended
     ended: str = ""  # how it ended
     last_words: str = ""  # what it printed last
     seconds: float = 0.0
 
 
-class Backend(NamedTuple):
+@dataclass(frozen=True)
+class Backend:
     """What a process has to load, and to ask."""
 
     device: str
@@ -72,8 +74,8 @@ class Backend(NamedTuple):
             found["there"] = torch.device(self.device, count - 1)
         return found
 
-    def answer(self, row: Row, count: int) -> dict[str, Any]:
-        """Of one row, in this process, which is then as it was before."""
+    def answer(self, row: Any, count: int) -> dict[str, Any]:
+        """Of a row of the suite; the process is then as it was before."""
         module = vars(getattr(torch, self.device, torch))
         before = dict(module)
         begun = time.monotonic()
@@ -90,7 +92,7 @@ class Backend(NamedTuple):
 class Child:
     """A process of its own, forked; it says one line for each answer."""
 
-    def __init__(self, backend: Backend, rows: list[Row]) -> None:
+    def __init__(self, backend: Backend, rows: Sequence[Any]) -> None:
         self.printed = tempfile.TemporaryFile("w+")  # noqa: SIM115
         ours, theirs = os.pipe()
         with warnings.catch_warnings(action="ignore"):
@@ -103,7 +105,7 @@ class Child:
         self.unread = b""
         self.silent = False  # for longer than anybody waits
 
-    def work(self, backend: Backend, rows: list[Row], pipe: int) -> None:
+    def work(self, backend: Backend, rows: Sequence[Any], pipe: int) -> None:
         """The child's life; it leaves nothing to be done at its exit."""
         os.dup2(self.printed.fileno(), 1)
         os.dup2(self.printed.fileno(), 2)
@@ -168,7 +170,7 @@ def begin(backend: Backend) -> dict[str, Any]:
     return said or {"error": f"the process {ended}. {child.last_words}"}
 
 
-def ask(backend: Backend, rows: list[Row]) -> Iterator[tuple[Row, Reply]]:
+def ask(backend: Backend, rows: Sequence[T]) -> Iterator[tuple[T, Reply]]:
     """Asks rows in one process, and goes on in another if that one ends.
 
     A row in which it ended is asked again, as the first one of the next: what
@@ -179,8 +181,7 @@ def ask(backend: Backend, rows: list[Row]) -> Iterator[tuple[Row, Reply]]:
         child = Child(backend, left)
         first, said = left[0], child.line(60)
         while left and (said := child.line(backend.patience)):
-            answer = Answer(*said.pop("answer"))
-            yield left.pop(0), Reply(answer, **said)
+            yield left.pop(0), Reply(**said)
         ended = child.end()
         if left and (left[0] is first or ended == "hangs"):
-            yield left.pop(0), Reply(Answer(""), ended, child.last_words)
+            yield left.pop(0), Reply(None, ended, child.last_words)

@@ -145,9 +145,7 @@ def show(row: Row) -> tuple[str, ...]:
     more = len(row.operators) - 3
     names = " ".join(f"`{name}`" for name in row.operators[:3])
     known = rows("operators_known.known")
-    listed = any(
-        fnmatch(row.entry, o) for line in known for o in line.operators
-    )
+    listed = any(fnmatch(row.entry, n) for line in known for n in line.names)
     return (
         f"`{row.entry}`" + " *" * listed,
         f"`{''.join(letters)}`",
