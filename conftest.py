@@ -32,6 +32,8 @@ from _pytest.assertion.rewrite import rewrite_asserts
 from sybil import Document, Example, Region, Sybil
 
 import _device
+import _fresh
+import _python
 import accept
 import regions
 from torch_openreg import openreg
@@ -141,8 +143,15 @@ def run_console(example: Example) -> str | None:
         # At a reader's desk; where CI is set, PyTorch's tests print elsewhere.
         env={name: os.environ[name] for name in os.environ if name != "CI"}
         | {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": ":".join(
+                (
+                    str(_fresh.warm_python()),
+                    str(Path(sys.executable).parent),
+                    os.environ["PATH"],
+                )
+            ),
             "REPO": str(regions.ROOT),
+            _python.SERVER: _fresh.fork_server(),
         }
         | _session.counting(),
         stdout=subprocess.PIPE,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,48 +13,43 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import _python
 import torch_openreg
 import torch_openreg._C
 from _device import PATIENCE, compiler
 from _examples import EXAMPLES
 
 
-class ForkServer:
-    """Processes without the seconds that PyTorch takes; see _fork_server.py."""
-
-    def __init__(self) -> None:
-        self.process: subprocess.Popen[str] | None = None
-
-    def begin(self) -> subprocess.Popen[str]:
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            [sys.executable, Path(__file__).parent / "_fork_server.py"],
-            env=os.environ | {AUTOLOAD: "0"},
-            stdin=pipe,
-            stdout=pipe,
-            text=True,
-        )
-        atexit.register(self.process.communicate)
-        return self.process
-
-    def run(
-        self, code: str, arguments: tuple[str, ...], **settings: Any
-    ) -> subprocess.CompletedProcess[str]:
-        server = self.process or self.begin()
-        assert server.stdin is not None
-        assert server.stdout is not None
-        with tempfile.NamedTemporaryFile("r", encoding="utf-8") as output:
-            asked = {"code": code, "arguments": arguments, **settings}
-            asked["output"] = output.name
-            print(json.dumps(asked), file=server.stdin, flush=True)
-            status = int(server.stdout.readline())
-            return subprocess.CompletedProcess(code, status, output.read())
+@functools.cache
+def fork_server() -> str:
+    """The socket of this process's own: see _fork_server.py."""
+    address = f"{folder_of_process().name}/forks"
+    process = subprocess.Popen(
+        [sys.executable, Path(__file__).parent / "_fork_server.py", address],
+        env=os.environ | {AUTOLOAD: "0"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # it listens
+    atexit.register(process.communicate)
+    return address
 
 
-_server = ForkServer()
+@functools.cache
+def warm_python() -> Path:
+    """A folder with a `python` that has imported PyTorch; see _python.py."""
+    folder = Path(folder_of_process().name, "bin")
+    folder.mkdir()
+    program = folder / "python"
+    source = Path(_python.__file__).read_text()
+    program.write_text(f"#!{sys.executable} -SI\n{source}")
+    program.chmod(0o755)
+    return folder
+
+
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-# Nothing has read these before PyTorch loads a backend.
-LATE = re.compile(f"{AUTOLOAD}|LD_PRELOAD|OMIT|OPENREG_.*|PYTORCH_ALLOC_CONF")
 
 
 def run(
@@ -68,20 +61,29 @@ def run(
     where `new` says so, or where a variable is given that PyTorch may have
     read. It starts in the launch mode `auto`, whichever this process is in.
     """
-    code = textwrap.dedent(code)
+    command = ["-c", textwrap.dedent(code), *arguments]
     variables = os.environ | {"OPENREG_LAUNCH": "auto"} | environment
-    if not new and all(map(LATE.fullmatch, environment)):
-        settings = {"environment": dict(variables), "seconds": PATIENCE}
-        return _server.run(code, arguments, **settings)
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=PATIENCE,
-    )
+    status = None
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as output,
+        Path(os.devnull).open() as nothing,
+    ):
+        if not new:
+            files = nothing.fileno(), output.fileno(), output.fileno()
+            status = _python.ask(
+                fork_server(), command, dict(variables), files, PATIENCE
+            )
+        if status is None:
+            status = subprocess.run(
+                [sys.executable, *command],
+                env=variables,
+                stdin=nothing,
+                stdout=output,
+                stderr=output,
+                timeout=PATIENCE,
+            ).returncode
+        output.seek(0)
+        return subprocess.CompletedProcess(code, status, output.read())
 
 
 def prints(code: str, *arguments: str, **settings: Any) -> str:
