@@ -265,12 +265,15 @@ def call(
     )
 
 
+# Each run, the page start-yours.md builds it, and runs all but two of these.
+@pytest.mark.stress
 def test_it_passes_its_own_tests(python: Path) -> None:
     ran = call(python, "pytest", "-q", "-p", "no:cacheprovider")
     assert ran.returncode == 0, ran.stdout
     assert re.search(r"^\d+ passed in", ran.stdout, re.M), ran.stdout
 
 
+@pytest.mark.stress
 def test_the_doctor_finds_gaps_alone(python: Path, tmp_path: Path) -> None:
     """Nothing is wrong, and nothing is missing that a program needs."""
     ran = call(
