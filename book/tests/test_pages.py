@@ -56,7 +56,9 @@ PYTHON = Path(sys.executable).with_name("python")
 
 GOOD = {
     **samples("pages")["good"],
-    "interpreter": console(f"$ command -v python\n{PYTHON}"),
+    "interpreter": console(
+        f"$ python -c 'import sys; print(sys.executable)'\n{PYTHON}"
+    ),
 }
 BAD = samples("pages")["bad"]
 
