@@ -103,7 +103,6 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   // Tags of the transport's that no message of a user's has.
   static constexpr int message_tag = 1 << 29;
   static constexpr int handshake_tag = 1 << 30;
-  static constexpr size_t most_at_once = 1 << 20;  // bytes, by two ranks
   using Operations = std::vector<Operation>;
 
   WorkPtr start(bool waits, const std::function<Operations()>& prepare);

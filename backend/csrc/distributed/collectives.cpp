@@ -92,7 +92,7 @@ Collectives::Operations Collectives::reduce_to_all(
     Operation call, c10d::AllreduceOptions options) {
   const at::Tensor& tensor = call.results[0];
   check_reduction(call.name, tensor, options.reduceOp);
-  if (size_ == 2 && tensor.nbytes() <= most_at_once) {
+  if (size_ == 2 && tensor.nbytes() <= Handshake::most_carried) {
     call.inputs = call.results;
     const auto share = flat(tensor);
     return reduce_shares(call, {share, share}, options.reduceOp);
