@@ -35,6 +35,7 @@ def copied(operator: str, view: Callable[..., torch.Tensor]) -> None:
 
 
 def view_copies() -> None:
+    """A view has memory of its own."""
     copied("view", torch.Tensor.view)
 
 
@@ -86,6 +87,8 @@ def strides_ignored() -> None:
 
 
 def out_not_written() -> None:
+    """A sum is returned, and not written to `out=`."""
+
     def kernel(
         x: torch.Tensor, dim: int, *, dtype: Any = None, out: torch.Tensor
     ) -> torch.Tensor:
@@ -95,6 +98,7 @@ def out_not_written() -> None:
 
 
 def in_place_lost() -> None:
+    """Of `exp_`: nothing is written."""
     replace("exp_", lambda x: x)
 
 
@@ -112,6 +116,8 @@ def dtype_not_converted() -> None:
 
 
 def index_clamped() -> None:
+    """An index that is out of range takes the last element."""
+
     def kernel(
         x: torch.Tensor, dim: int, index: torch.Tensor, **_: Any
     ) -> torch.Tensor:
@@ -144,11 +150,33 @@ def statistics_lost() -> None:
     replace("native_batch_norm", kernel)
 
 
+def foreach_update_lost() -> None:
+    """An optimizer's fused update leaves the last weight out."""
+
+    def kernel(x: Any, other: Any, *, alpha: float = 1) -> None:
+        for one, two in zip(x[:-1], other[:-1], strict=True):
+            one.add_(two, alpha=alpha)
+
+    replace("_foreach_add_.List", kernel)
+
+
+def stream_ignored() -> None:
+    """The default stream is always said to be the current one."""
+    vars(torch.accelerator)["current_stream"] = openreg.default_stream
+
+
+def record_stream_ignored() -> None:
+    """Memory is given again while a stream reads it."""
+    replace("record_stream", lambda x, stream: None)
+
+
 def kernel_crashes() -> None:
+    """Of `tan`: the process ends."""
     replace("tan", lambda x: os.abort())
 
 
 def kernel_hangs() -> None:
+    """Of `tanh`: it never returns."""
     replace("tanh", lambda x: time.sleep(600))
 
 
@@ -163,14 +191,17 @@ def half_stays_half() -> None:
 
 
 def seed_ignored() -> None:
+    """A seed reaches no generator."""
     openreg.manual_seed_all = lambda seed: None
 
 
 def state_ignored() -> None:
+    """A state that is set changes nothing."""
     openreg.set_rng_state = lambda *_: None
 
 
 def dropout_not_replayed() -> None:
+    """Checkpointing does not see that the device draws."""
     torch.ones(1, device="openreg")  # which sets it
     del openreg._initialized
 
@@ -300,21 +331,29 @@ FAULTS = {
     )
 }
 
-# What the conformance kit must say: a row, and what stands in its fault.
-CONFORM: dict[str, tuple[str, str]] = {
-    "view_copies": ("view float32 forward", "sharing"),
-    "strides_ignored": ("abs float32 strided", "result 0: value"),
-    "out_not_written": ("cumsum float32 out", "argument"),
-    "in_place_lost": ("exp float32 in-place", "argument 0: value"),
-    "dtype_not_converted": ("sum bool forward", "result 0: dtype"),
-    "index_clamped": ("gather float32 error", "error: none"),
-    "devices_mixed": ("mm float32 mixed-devices", "takes"),
-    "gradient_wrong": ("nn.functional.relu float32 gradient", "value"),
-    "gradient_lost": ("sin float32 gradient", "value"),
-    "statistics_lost": ("nn.functional.batch_norm float32 forward", "argument"),
-    "kernel_crashes": ("tan float32 forward", "crash: ends with SIGABRT"),
-    "kernel_hangs": ("tanh float32 forward", "hangs"),
+# The row of the conformance kit that must find it.
+CONFORM = {
+    "view_copies": "view float32 forward",
+    "strides_ignored": "abs float32 strided",
+    "out_not_written": "cumsum float32 out",
+    "in_place_lost": "exp float32 in-place",
+    "dtype_not_converted": "sum bool forward",
+    "index_clamped": "gather float32 error",
+    "devices_mixed": "mm float32 mixed-devices",
+    "gradient_wrong": "nn.functional.relu float32 gradient",
+    "gradient_lost": "sin float32 gradient",
+    "statistics_lost": "nn.functional.batch_norm float32 forward",
+    "foreach_update_lost": "optimizers training",
+    "seed_ignored": "seeds random",
+    "state_ignored": "state random",
+    "stream_ignored": "current stream",
+    "record_stream_ignored": "record_stream allocator",
+    "kernel_crashes": "tan float32 forward",
+    "kernel_hangs": "tanh float32 forward",
 }
+ALONE = ("state_ignored", "stream_ignored")  # as they would hide others
+# One costs its row the patience; what another thread does decides the other.
+LONG = ("kernel_hangs", "record_stream_ignored")
 
 # Those that do not hide each other.
 TOGETHER = [

@@ -86,7 +86,8 @@ def main() -> int:
         return sweep_ends.main((chosen.names or ["*"])[0])
     if chosen.compiled:
         return compare_compiled(chosen)
-    return command.conform(chosen, [*groups.every(), PROBED])
+    kit = groups.every(chosen.device, chosen.package)
+    return command.conform(chosen, [*kit, PROBED])
 
 
 if __name__ == "__main__":

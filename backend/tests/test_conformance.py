@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+import planted
 from _fresh import AUTOLOAD, prints
-from planted import CONFORM
-from torch_device_kit.conformance import known, report, run
+from planted import ALONE, CONFORM, LONG
+from torch_device_kit import asking
+from torch_device_kit.conformance import interfaces, known, report, run
 from torch_device_kit.conformance.groups import Group
 from torch_device_kit.conformance.known import Declared, Known, Question
 from torch_device_kit.doctor import CannotBegin
@@ -20,6 +22,13 @@ pytestmark = pytest.mark.one_mode
 TESTS = Path(__file__).parent
 KIT = TESTS.parent / "kit"
 NO_BACKEND: dict[str, Any] = {AUTOLOAD: "0"}
+
+RECORD = TESTS.parents[1] / "book" / "rows" / "conformance_planted.toml"
+# What stands before this line is written by hand.
+PLANTED_BEGIN = "\n# What the last run has found.\n"
+OURS = [
+    row for row in interfaces.rows("openreg") if row.kind in interfaces.OURS
+]
 
 SIN = Question("sin", "float32", "forward")
 COS = Question("cos", "float32", "forward")
@@ -210,46 +219,86 @@ from torch_device_kit.conformance import groups, run
 from torch_device_kit.conformance.known import Declared, Question
 
 torch.set_num_threads(1)
-os.environ["FAULT"] = sys.argv[1]
-checks = {{k: group.check for group in groups.every() for k in group.kinds}}
+every = groups.every("openreg", "planted")
+checks = {{kind: group.check for group in every for kind in group.kinds}}
 judge = run.Judge("openreg", "planted", 20.0, 20, checks)
-rows = [Question(*row.split()) for row in sys.argv[3:]]
-file = pathlib.Path(sys.argv[2])
-file.write_text("{{}}\\n")
-run.collect(judge, rows, file, Declared(), 2)
+for name, (faults, rows) in json.loads(sys.argv[2]).items():
+    os.environ["FAULT"] = " ".join(faults)
+    file = pathlib.Path(sys.argv[1]) / name
+    file.write_text("{{}}\\n")
+    asked = [row.split() for row in rows]
+    asked = [row if len(row) == 3 else [row[0], "", row[1]] for row in asked]
+    rows = [Question(*row) for row in asked]
+    run.collect(judge, rows, file, Declared(), 2)
 """
+Found = dict[str, list[str]]
 
 
-def with_faults(file: Path, *faults: str) -> dict[str, list[str]]:
-    """What the rows say that are meant for any of the faults.
+def with_faults(
+    folder: Path, asked: dict[str, tuple[list[str], list[str]]]
+) -> dict[str, Found]:
+    """Of each run, by its faults and rows, what the rows say."""
+    prints(PLANTED, str(folder), json.dumps(asked), **NO_BACKEND)
+    return {
+        name: {
+            str(row): a["faults"]
+            for row, a in run.read(folder / name)[1].items()
+        }
+        for name in asked
+    }
 
-    One that hangs costs its row the patience, so that row is asked for it.
-    """
-    rows = [
-        row
-        for name, (row, _) in CONFORM.items()
-        if name != "kernel_hangs" or name in faults
-    ]
-    prints(PLANTED, " ".join(faults), str(file), *rows, **NO_BACKEND)
-    return {str(q): a["faults"] for q, a in run.read(file)[1].items()}
+
+def blocks(found: Found) -> list[str]:
+    """Rows of the book's table: each fault, its row, and what that says."""
+    made = []
+    for name, row in CONFORM.items():
+        if row in found:
+            what = (getattr(planted, name).__doc__ or "").partition("\n")[0]
+            says = ", ".join(dict.fromkeys(map(known.head, found[row])))
+            told = {"what": what, "row": row, "says": says}
+            lines = (f"{key} = {json.dumps(told[key])}\n" for key in told)
+            made.append("".join(["\n[[planted]]\n", *lines]))
+    return made
 
 
 @pytest.mark.proves("conform-planted")
-def test_planted_faults_are_found_by_the_rows_meant_for_them(
-    tmp_path: Path,
+def test_planted_faults_are_found_as_recorded(
+    tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
-    names = [name for name in CONFORM if name != "kernel_hangs"]
-    found = with_faults(tmp_path / "answers", *names)
-    assert len(found) == len(names)
-    for name in names:
-        row, says = CONFORM[name]
-        assert any(says in fault for fault in found[row]), (row, found[row])
+    """If not: nox -s accept, and read what changed."""
+    accepts = pytestconfig.getoption("accept")
+    alone = [*ALONE, *LONG] if accepts else [*ALONE]
+    together = [name for name in CONFORM if name not in (*ALONE, *LONG)]
+    runs = {name: ([name], [CONFORM[name]]) for name in alone}
+    runs["all"] = (together, [CONFORM[name] for name in together])
+    found: Found = {}
+    for answers in with_faults(tmp_path, runs).values():
+        found |= answers
+    assert len(found) == len(alone) + len(together)
+    assert all(found.values()), found
+    kept, rows = RECORD.read_text("utf-8"), blocks(found)
+    if accepts:
+        top = kept.partition(PLANTED_BEGIN)[0]
+        RECORD.write_text("".join([top, PLANTED_BEGIN, *rows]), "utf-8")
+    assert kept.count("[[planted]]") == len(CONFORM)
+    assert not [row for row in rows if row not in kept]
 
 
 @pytest.mark.stress
 def test_each_planted_fault_alone(tmp_path: Path) -> None:
-    assert not any(with_faults(tmp_path / "none").values())
-    for fault, (row, says) in CONFORM.items():
-        found = with_faults(tmp_path / fault, fault)
-        assert any(says in each for each in found.pop(row)), fault
-        assert not any(found.values()), fault
+    quick = [row for name, row in CONFORM.items() if name != "kernel_hangs"]
+    runs: dict[str, Any] = {"none": ([], [*CONFORM.values()])}
+    for name, row in CONFORM.items():
+        runs[name] = ([name], [*dict.fromkeys([*quick, row])])
+    found = with_faults(tmp_path, runs)
+    assert not any(found.pop("none").values())
+    for name, answers in found.items():
+        assert answers.pop(CONFORM[name]), name
+        assert not any(answers.values()), (name, answers)
+
+
+@pytest.mark.proves("conformance.*")
+@pytest.mark.parametrize("row", OURS, ids=str)
+def test_what_no_database_has_is_right(row: Question) -> None:
+    backend = asking.Backend("openreg", "torch_openreg", 0)
+    assert interfaces.check(backend, *row, 1) == (1, [])

@@ -12,15 +12,9 @@ from typing import Any
 
 import torch
 
-from torch_device_kit.conformance import groups, report, run
+from torch_device_kit.conformance import groups, known, report, run
 from torch_device_kit.conformance.groups import LEVELS, Group
-from torch_device_kit.conformance.known import (
-    ALL,
-    Declared,
-    Question,
-    declare,
-    read,
-)
+from torch_device_kit.conformance.known import ALL, Declared, Question
 from torch_device_kit.doctor import CannotBegin
 
 HELP = """\
@@ -101,15 +95,15 @@ def conform(
     chosen: argparse.Namespace, asked: Sequence[Group] | None = None
 ) -> int:
     """Asks, reports, and returns the exit status."""
-    declared = read(chosen.known) if chosen.known else Declared()
-    asked = groups.every() if asked is None else asked
+    declared = known.read(chosen.known) if chosen.known else Declared()
+    asked = asked or groups.every(chosen.device, chosen.package)
     questions = choose(chosen, asked)
     said = answer(chosen, asked, questions, declared)
     answers = {question: said[question] for question in questions}
     print(*report.to_text(answers, declared, asked), sep="\n")
     bad = report.wrong(answers, declared)
     if chosen.declare:
-        chosen.declare.write_text(declare(bad, chosen.samples), "utf-8")
+        chosen.declare.write_text(known.declare(bad, chosen.samples), "utf-8")
     stale = chosen.samples >= declared.samples and tell_stale(
         chosen, asked, answers, declared
     )
@@ -156,10 +150,10 @@ def answer(
     head = run.begin(judge)
     chosen.answers.mkdir(parents=True, exist_ok=True)
     file = chosen.answers / run.name_of(head)
-    said, known = run.read(file)
+    said, found = run.read(file)
     if not said:
         file.write_text(json.dumps(head) + "\n")
-    missing = [question for question in questions if question not in known]
+    missing = [question for question in questions if question not in found]
     print(f"{len(questions)} rows, {len(missing)} to ask; answers in {file}")
     run.collect(judge, missing, file, declared, chosen.jobs)
     return run.read(file)[1]

@@ -26,15 +26,10 @@ class Group(NamedTuple):
         return max(map(LEVELS.index, of))
 
 
-def every() -> list[Group]:
+def every(device: str, package: str) -> list[Group]:
     """All groups of the kit; to import them takes seconds."""
-    from torch_device_kit.conformance import database
+    from torch_device_kit.conformance import database, interfaces
 
-    return [
-        Group(
-            database.KINDS,
-            database.DTYPES,
-            database.questions,
-            database.check,
-        )
-    ]
+    asks = (database.questions, database.check)
+    operators = Group(database.KINDS, database.DTYPES, *asks)
+    return [operators, interfaces.group(device, package)]

@@ -151,30 +151,14 @@ def declare(
         for says in dict.fromkeys(map(head, faults)):
             at = (says, question.kind, question.dtype or "all")
             names.setdefault(at, []).append(question.name)
-    lines = [f"samples = {samples}\n" * (samples < ALL)]
-    for says, kind, dtypes, named in merge(names):
-        listed = "\n".join(f"  {quote(name)}," for name in named)
-        lines.append(
-            f"\n[[known]]\nnames = [\n{listed}\n]\nkinds = {quote(kind)}\n"
-            f"dtypes = {quote(dtypes)}\nsays = {quote(says)}\n"
-            f"reason = {quote(reason)}\n"
-        )
-    return "".join(lines).lstrip()
-
-
-def quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def merge(
-    names: Mapping[tuple[str, str, str], list[str]],
-) -> list[tuple[str, str, str, list[str]]]:
-    """One line for the dtypes in which the same rows say the same."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    dtypes: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for (says, kind, dtype), named in names.items():
-        at = (says, kind, "\n".join(sorted(set(named))))
-        found.setdefault(at, []).append(dtype)
-    return [
-        (says, kind, " ".join(dtypes), named.split("\n"))
-        for (says, kind, named), dtypes in found.items()
-    ]
+        dtypes.setdefault((says, kind, tuple(named)), []).append(dtype)
+    lines = [f"samples = {samples}\n" * (samples < ALL)]
+    for (says, kind, named_so), of in dtypes.items():
+        values = (list(named_so), kind, " ".join(of), says, reason)
+        texts = (json.dumps(v, indent=2, ensure_ascii=False) for v in values)
+        keys = ("names", "kinds", "dtypes", "says", "reason")
+        told = "\n".join(map(" = ".join, zip(keys, texts, strict=True)))
+        lines.append(f"\n[[known]]\n{told}\n")
+    return "".join(lines).lstrip()

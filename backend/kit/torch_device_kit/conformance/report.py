@@ -53,7 +53,10 @@ def to_text(
     bad = wrong(answers, declared)
     for question, faults in bad.items():
         yield from (f"{question}: {fault}" for fault in faults)
-    level = levels(answers, groups)
+    of = {kind: group for group in groups for kind in group.kinds}
+    level = {
+        question: of[question.kind].level(question) for question in answers
+    }
     of_level = {
         name: [q for q in answers if level[q] <= at]
         for at, name in enumerate(LEVELS)
@@ -64,13 +67,6 @@ def to_text(
         of_kind.setdefault(question.kind, []).append(question)
     yield from table("kind", of_kind, answers, bad)
     yield from table("level", of_level, answers, bad)
-
-
-def levels(
-    questions: Iterable[Question], groups: Sequence[Group]
-) -> dict[Question, int]:
-    of = {kind: group for group in groups for kind in group.kinds}
-    return {q: of[q.kind].level(q) for q in questions}
 
 
 def compare(old: Path, new: Path) -> tuple[list[str], int]:

@@ -126,19 +126,11 @@ def ask(judge: Judge, file: Path, questions: list[Question]) -> int:
         for question, reply in asking.ask(judge, questions):
             calls, faults, seconds = reply.answer or (1, [], 0.0)
             if reply.ended:
-                what = "hangs" if reply.ended == "hangs" else "crash"
-                words = (
-                    what,
-                    reply.ended * (what == "crash"),
-                    reply.last_words,
-                )
-                faults = [": ".join(filter(None, words))[:300]]
-            line: Answer = {
-                "row": question,
-                "calls": calls,
-                "faults": faults,
-                "seconds": seconds,
-            }
+                crash = reply.ended.replace("ends", "crash: ends")
+                said = f"{crash}: {reply.last_words}".removesuffix(": ")
+                faults = [said[:300]]
+            line: Answer = {"row": question, "calls": calls, "faults": faults}
+            line["seconds"] = seconds
             answers.write(json.dumps(line) + "\n")
     return len(questions)
 
