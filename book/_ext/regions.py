@@ -64,7 +64,7 @@ KINDS = {
     "{index}": "words that the search finds here first",
 }
 # Directives that hold Markdown, whose fences count like any other.
-CONTAINERS = {"{tabs}", "{tab}", "{group-tab}"}
+CONTAINERS = {"{container}", "{tabs}", "{tab}", "{group-tab}"}
 
 # The version that a perishable fact was found in, and the one installed.
 # A message that names another version than the installed one is no fact.

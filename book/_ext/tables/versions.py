@@ -111,7 +111,7 @@ def milestones() -> str:
     has = record()["milestones"]
 
     def here(row: Row) -> str:
-        return f"[{row.page}](chapters/{row.page}.md)" if row.page else "next"
+        return f"[{row.page}](/chapters/{row.page}.md)" if row.page else "next"
 
     return of_rows(
         "versions.milestones",

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 import regions
-import tables.index
+import tables.scope
 from rows import Row, rows
 from tables import build
 
 BOOK = regions.ROOT / "book"
-PARTS = rows("index.subsystems")
+PARTS = rows("scope.subsystems")
 PAGES = [part.page for part in PARTS if part.page]
 
 
@@ -24,33 +24,33 @@ def toctree() -> list[str]:
 
 def test_a_state_is_what_the_probes_found() -> None:
     good, bad = "x + 1", "raise RuntimeError"
-    assert tables.index.state({"a": good}) == ("works", [])
-    assert tables.index.state({"a": good, "b": bad}) == ("partly", ["b"])
-    assert tables.index.state({"a": bad}) == ("next", ["a"])
+    assert tables.scope.state({"a": good}) == ("works", [])
+    assert tables.scope.state({"a": good, "b": bad}) == ("partly", ["b"])
+    assert tables.scope.state({"a": bad}) == ("next", ["a"])
 
 
 @pytest.mark.parametrize("mistake", ["y", "x +", "import nothing"])
 def test_a_mistake_in_a_probe_is_not_a_state(mistake: str) -> None:
     with pytest.raises((NameError, SyntaxError, ImportError)):
-        tables.index.runs(mistake)
+        tables.scope.runs(mistake)
 
 
 @pytest.mark.parametrize(
     "row", PARTS, ids=lambda row: row.name.replace(" ", "-")
 )
 def test_what_has_a_chapter_works(row: Row) -> None:
-    word, missing = tables.index.state(row.probes)
+    word, missing = tables.scope.state(row.probes)
     if row.page:
         assert (BOOK / "chapters" / f"{row.page}.md").is_file()
         assert word != "next", missing
 
 
-def test_axes_follow_the_table_of_contents() -> None:
+def test_parts_follow_the_table_of_contents() -> None:
     order = [toctree().index(f"chapters/{page}") for page in PAGES]
     assert order == sorted(order)
-    axes = [s.axis for s in PARTS]
-    assert len(set(axes)) == 4
-    assert axes == sorted(axes, key=list(dict.fromkeys(axes)).index)
+    parts = [row.part for row in PARTS]
+    assert len(set(parts)) == 4
+    assert parts == sorted(parts, key=list(dict.fromkeys(parts)).index)
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:
@@ -72,7 +72,7 @@ def test_the_readme_activates_the_environment_of_the_noxfile() -> None:
 
 
 def test_the_map_names_files_that_exist_and_all_of_the_runtime() -> None:
-    paths = {p for row in rows("index.reference") for p in row.ours}
+    paths = {p for row in rows("scope.reference") for p in row.ours}
     backend = regions.ROOT / "backend"
     assert not {path for path in paths if not (backend / path).exists()}
     runtime = (backend / "csrc" / "runtime").glob("*.cpp")

@@ -1,4 +1,4 @@
-"""The tables of book/index.md."""
+"""The tables of book/about/scope.md."""
 
 import warnings
 
@@ -31,13 +31,13 @@ def state(probes: dict[str, str]) -> tuple[str, list[str]]:
 def subsystems() -> str:
     """What works today, found by trying it when this page was printed."""
     found = []
-    for part in rows("index.subsystems"):
+    for part in rows("scope.subsystems"):
         word, missing = state(part.probes)
         done = ", ".join(p for p in part.probes if p not in missing)
         tried = f"{done}; next: " * (word == "partly") + ", ".join(missing)
         where = f"[{part.page}](/chapters/{part.page}.md)" if part.page else ""
         found.append(
-            (part.axis, part.name, f"**{word}**", where, tried or done)
+            (part.part, part.name, f"**{word}**", where, tried or done)
         )
-    head = "Axis", "Subsystem", "State", "Chapter"
+    head = "Part", "Subsystem", "State", "Chapter"
     return table((*head, "Tried while printing this page"), found)
