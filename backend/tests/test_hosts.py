@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import json
+import os
 import re
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -121,7 +123,6 @@ def test_a_job_that_loses_a_host_goes_on_where_it_was(tmp_path: Path) -> None:
     torchrun = [*options[:-2], "--monitor-interval=0.1", program, str(tmp_path)]
     name, value = setting.split("=")
     settings = {"SECONDS": "3", "OMP_NUM_THREADS": "1", name: value}
-    settings |= counting()
     said = on_hosts(
         """
     def torchrun():
@@ -165,7 +166,7 @@ def test_a_job_that_loses_a_host_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 def alone(folder: Path) -> list[float]:
-    """The losses of one process that nothing disturbs."""
+    """The losses of one process that nothing disturbs, and that goes on."""
     printed = _fresh.prints(
         """
         import sys
@@ -173,10 +174,40 @@ def alone(folder: Path) -> list[float]:
         sys.path.insert(0, sys.argv[1])
         import elastic_model
         file = Path(sys.argv[2]) / "alone.pt"
-        print(elastic_model.train(elastic_model.make(), file, 0, 1))
+        for again in range(2):
+            print(elastic_model.train(elastic_model.make(), file, 0, 1))
         """,
         str(EXAMPLES),
         str(folder),
+        **counting(),
     )
-    losses: list[float] = json.loads(printed.splitlines()[-1])
-    return losses
+    losses, again = map(json.loads, printed.splitlines()[-2:])
+    assert losses == again
+    return list[float](losses)
+
+
+RANK = """
+import os, runpy, sys
+program, folder, rank, port = sys.argv[1:]
+os.environ |= {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
+os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": port}
+os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+sys.path.insert(0, os.path.dirname(program))
+sys.argv[:] = program, folder
+runpy.run_path(program, run_name="__main__")
+"""
+
+
+@pytest.mark.one_mode
+def test_its_program_learns_on_two_devices_as_on_one(tmp_path: Path) -> None:
+    port = 20000 + os.getpid() % 10000  # the kernel gives others to programs
+    given = str(EXAMPLES / "elastic_model.py"), str(tmp_path)
+
+    def run(rank: str) -> str:
+        return _fresh.prints(RANK, *given, rank, str(port), **counting())
+
+    with ThreadPoolExecutor() as threads:
+        said = "".join(threads.map(run, "01"))
+    kept = torch.load(tmp_path / "checkpoint.pt")["losses"]
+    assert said.count(" by 2\n") == len(kept)
+    torch.testing.assert_close(kept, alone(tmp_path), rtol=1e-6, atol=0)

@@ -24,7 +24,6 @@ SEARCHES = {
 }
 
 
-# The time of the first answer, counted from the start of its page.
 def search(page: Page, words: str) -> None:
     page.get_by_role("textbox", name="Search").first.fill(words)
     page.keyboard.press("Enter")
