@@ -16,16 +16,19 @@ from torch_device_kit.conformance import command
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="torch_device_kit")
-    commands = parser.add_subparsers(dest="command", required=True)
-    asks = commands.add_parser("doctor", description=HELP)
-    asks.add_argument("--device", required=True, help="its name, such as npu")
-    asks.add_argument(
+    backend = argparse.ArgumentParser(add_help=False)
+    backend.add_argument(
+        "--device", required=True, help="its name, such as npu"
+    )
+    backend.add_argument(
         "--import",
         required=True,
         dest="package",
         help="what brings the device when it is imported, such as torch_npu",
     )
+    parser = argparse.ArgumentParser(prog="torch_device_kit")
+    commands = parser.add_subparsers(dest="command", required=True)
+    asks = commands.add_parser("doctor", description=HELP, parents=[backend])
     asks.add_argument(
         "--only",
         default="*",
@@ -50,7 +53,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="the address of the book, such as file:///.../html/, for links",
     )
     asks.set_defaults(run=examine)
-    command.add_parsers(commands)
+    command.add_parsers(commands, backend)
     return parser.parse_args(arguments)
 
 

@@ -27,15 +27,9 @@ Says what two files of answers, of two versions of a backend or of PyTorch, say
 differently. The exit status is 1 if something was right and is no longer."""
 
 
-def add_parsers(commands: Any) -> None:
-    asks = commands.add_parser("conform", description=HELP)
-    asks.add_argument("--device", required=True, help="its name, such as npu")
-    asks.add_argument(
-        "--import",
-        required=True,
-        dest="package",
-        help="what brings the device when it is imported, such as torch_npu",
-    )
+def add_parsers(commands: Any, backend: argparse.ArgumentParser) -> None:
+    """Adds both to the commands; `backend` has what names a backend."""
+    asks = commands.add_parser("conform", description=HELP, parents=[backend])
     add_choices(asks)
     asks.set_defaults(run=conform)
     both = commands.add_parser("compare", description=COMPARE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import torch
 
@@ -17,6 +17,7 @@ LEVELS = dict.fromkeys((*TABLES, *OURS), "complete")
 LEVELS |= {"random": "trains", "training": "trains"}
 
 
+@cache  # each row that is asked looks itself up
 def rows(device: str, devices: int = 2) -> dict[Question, Row]:
     """All rows, those of a table as one kind."""
     found = {}
