@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import torch
 
-from _python import LONGEST, NEW, STANDARD
+from _python import AUTOLOAD, COUNTING, LONGEST, NEW, STANDARD
 
-AUTOLOAD, COUNTING = "TORCH_DEVICE_BACKEND_AUTOLOAD", "COVERAGE_PROCESS_CONFIG"
 # What Python and PyTorch have not read by now, and what is the shell's.
 LATE = re.compile(
     f"{AUTOLOAD}|{COUNTING}|LD_PRELOAD|OMIT|FAULT|OPENREG_.*|PYTORCH_ALLOC_CONF"

@@ -18,6 +18,7 @@ import torch_openreg
 import torch_openreg._C
 from _device import PATIENCE, compiler
 from _examples import EXAMPLES
+from _python import AUTOLOAD
 
 
 @functools.cache
@@ -47,9 +48,6 @@ def warm_python() -> Path:
     program.write_text(f"#!{sys.executable} -SI\n{source}")
     program.chmod(0o755)
     return folder
-
-
-AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 
 def run(

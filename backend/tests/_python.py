@@ -14,6 +14,9 @@ import socket
 import sys
 from collections.abc import Sequence
 
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+# Lets a process count the lines that it runs.
+COUNTING = "COVERAGE_PROCESS_CONFIG"
 SERVER = "FORK_SERVER"  # names the socket
 NEW = "new"  # the answer where a new interpreter must run
 LONGEST = 1 << 17  # bytes of what is asked

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 import machine
+from _python import COUNTING
 
 BUILD = Path(__file__).parents[2] / "build"
-# Lets a process count the lines that it runs.
-COUNTING = "COVERAGE_PROCESS_CONFIG"
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 _counting: dict[str, str] = {}
 

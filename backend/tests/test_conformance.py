@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import planted
-from _fresh import AUTOLOAD, prints
+from _fresh import prints
+from _python import AUTOLOAD
 from planted import ALONE, CONFORM, LONG
 from torch_device_kit import asking
 from torch_device_kit.conformance import interfaces, known, report, run

@@ -15,7 +15,8 @@ import torch
 from scikit_build_core.build import build_wheel
 
 from _examples import EXAMPLES
-from _fresh import AUTOLOAD, run
+from _fresh import run
+from _python import AUTOLOAD
 from planted import FAULTS, TOGETHER
 from torch_device_kit import doctor, operators, report
 from torch_device_kit.answers import Answer

@@ -31,15 +31,10 @@ import _hosts
 """
 END = """
 try:
-    made = _hosts.two()
-    hosts = made.__enter__()
+    with _hosts.two() as hosts:
+        job(*hosts)
 except _hosts.Unable as why:
     print("unable:", why)
-    raise SystemExit from None
-try:
-    job(*hosts)
-finally:
-    made.__exit__(None, None, None)
 """
 
 
