@@ -332,6 +332,15 @@ class TestQueued:
         check(swapped, work(torch.tensor(3.0).double(), torch.arange(4.0)))
 
     @pytest.mark.queued
+    def test_a_0_dim_cpu_tensor_may_be_a_conjugate_view(self, hold) -> None:
+        x, number = r(3).to(torch.complex64), torch.tensor([1j, 2 + 3j])[1]
+        on_device = x.to("openreg")
+        gate = hold()
+        product = on_device * number.conj()
+        gate.open()
+        check(product, x * (2 - 3j))
+
+    @pytest.mark.queued
     def test_sizes_and_lists_belong_to_the_caller(self, side, hold) -> None:
         x = torch.ones(2, 3, 4, device="openreg")
         dims = [0, 2]

@@ -533,6 +533,20 @@ class TestOptions:
         assert times
         assert max(map(sum, sizes)) > 0
 
+    def test_a_number_in_the_queue_is_no_memory_of_the_host(
+        self, chrome
+    ) -> None:
+        x, number = r(3), torch.tensor(2.0)
+        half = x.cpu() / 2
+
+        def work() -> None:
+            sleep(2)  # the number waits, in each mode that queues
+            x.div_(number)
+
+        events = chrome(profiled(work, profile_memory=True))
+        assert "[memory]" not in {e["name"] for e in events}
+        assert torch.equal(x.cpu(), half)
+
     def test_tensorboard_gets_a_file(self, tmp_path) -> None:
         handler = torch.profiler.tensorboard_trace_handler(str(tmp_path))
         profiled(lambda: r(3).add(1), on_trace_ready=handler)

@@ -4,6 +4,7 @@
 
 #include <ATen/TensorUtils.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/impl/alloc_cpu.h>
 
 #include "csrc/aten/core/copy_elements.h"
 #include "csrc/aten/kinds/parts.h"
@@ -96,8 +97,16 @@ const c10::DispatchKeySet marks(
      c10::DispatchKey::ZeroTensor});
 // [/alias-marks]
 
+// What no kernel may resize, as it has no allocator.
+c10::Storage storage_of(c10::DataPtr data, size_t bytes) {
+  return {
+      c10::Storage::use_byte_size_t(), bytes, std::move(data), nullptr, false};
+}
+
 at::Tensor make_view(
-    c10::Storage storage, c10::DispatchKey backend, const at::Tensor& like) {
+    c10::Storage storage,
+    const at::Tensor& like,
+    c10::DispatchKey backend = c10::DispatchKey::CPU) {
   const auto* const source = like.unsafeGetTensorImpl();
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       std::move(storage),
@@ -117,29 +126,28 @@ at::Tensor borrow(const at::Tensor& tensor) {
   }
   const auto& storage = tensor.storage();
   void* const address = to_kernel(const_cast<void*>(storage.data()));
-  return make_view(
-      c10::Storage(
-          c10::Storage::use_byte_size_t(),
-          storage.nbytes(),
-          c10::DataPtr(address, c10::Device(c10::kCPU)),
-          /*allocator=*/nullptr,
-          /*resizable=*/false),
-      c10::DispatchKey::CPU,
-      tensor);
+  return make_view(storage_of({address, c10::kCPU}, storage.nbytes()), tensor);
 }
 // [/alias-borrow]
 
+// No allocator tells a profile of the copy of a number: it would see memory
+// that the caller takes and, as the stream's thread frees it, nobody returns.
 at::Tensor own(const at::Tensor& tensor) {
-  if (!tensor.defined()) {
-    return tensor;
-  }
-  if (tensor.is_privateuseone()) {
+  if (tensor.defined() && tensor.is_privateuseone()) {
     note_use(tensor.device().index(), tensor.storage());
+  }
+  if (!tensor.defined() || !tensor.is_cpu() || tensor._is_zerotensor()) {
     return borrow(tensor);
   }
-  auto result = tensor.clone();
-  result.unsafeGetTensorImpl()->set_wrapped_number(
-      tensor.unsafeGetTensorImpl()->is_wrapped_number());
+  TORCH_INTERNAL_ASSERT(tensor.dim() == 0);
+  const size_t bytes = tensor.element_size();
+  void* const copy = c10::alloc_cpu(bytes);
+  std::memcpy(copy, tensor.const_data_ptr(), bytes);
+  auto result = make_view(
+      storage_of({copy, copy, &c10::free_cpu, c10::kCPU}, bytes), tensor);
+  auto* const number = result.unsafeGetTensorImpl();
+  number->set_storage_offset(0);
+  number->set_wrapped_number(tensor.unsafeGetTensorImpl()->is_wrapped_number());
   return result;
 }
 
@@ -198,14 +206,10 @@ const c10::Storage& Aliases::shadow_of(
       return pair.shadow;
     }
   }
-  storages_.push_back(
-      {storage,
-       c10::Storage(
-           c10::Storage::use_byte_size_t(),
-           storage.nbytes(),
-           std::move(data),
-           &kernel_allocator(),
-           storage.resizable())});
+  auto shadow = storage_of(std::move(data), storage.nbytes());
+  shadow.unsafeGetStorageImpl()->set_allocator(&kernel_allocator());
+  shadow.unsafeGetStorageImpl()->set_resizable(storage.resizable());
+  storages_.push_back({storage, std::move(shadow)});
   return storages_.back().shadow;
 }
 // [/alias-shadow]
@@ -219,11 +223,9 @@ at::Tensor Aliases::alias(const at::Tensor& tensor, bool written) {
     return known->alias;
   }
   const auto part = [&](const at::Tensor& t) { return alias(t, written); };
-  auto result = has_parts(tensor) ? make_of_parts(tensor, c10::kCPU, part)
-                                  : make_view(
-                                        shadow_of(tensor.storage(), written),
-                                        c10::DispatchKey::CPU,
-                                        tensor);
+  auto result = has_parts(tensor)
+                    ? make_of_parts(tensor, c10::kCPU, part)
+                    : make_view(shadow_of(tensor.storage(), written), tensor);
   if (known == nullptr) {
     tensors_.push_back({tensor, result, written});
     return result;
@@ -347,13 +349,13 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
   const auto& storage = result.storage();
   for (const auto& [device, shadow] : storages_) {
     if (shadow.is_alias_of(storage)) {
-      return make_view(device, c10::DispatchKey::PrivateUse1, result);
+      return make_view(device, result, c10::DispatchKey::PrivateUse1);
     }
   }
   // Another result may share this storage, so it is remembered.
   storages_.push_back({device_storage_of(storage), storage});
   return make_view(
-      storages_.back().device, c10::DispatchKey::PrivateUse1, result);
+      storages_.back().device, result, c10::DispatchKey::PrivateUse1);
   // [/alias-adopt]
 }
 

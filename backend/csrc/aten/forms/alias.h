@@ -62,8 +62,9 @@ class OneResult {
 // any other tensor as it is.
 at::Tensor borrow(const at::Tensor& tensor);
 
-// As `borrow`, for work that runs later. A CPU tensor is copied, because its
-// owner may change it before then.
+// As `borrow`, for work that runs later. The number in a CPU tensor of
+// dimension 0, the only kind that an operator takes beside the device's, is
+// copied, because its owner may change it before then.
 at::Tensor own(const at::Tensor& tensor);
 
 // [alias-own] Arguments as a kernel borrows them, and as queued work owns them.
