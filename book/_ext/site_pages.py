@@ -125,6 +125,16 @@ def add_related(
     ]
 
 
+def share_menu(
+    app: Sphinx, page: str, template: str, context: Any, doctree: Any
+) -> None:
+    """One menu for the pages of one depth that are not in it themselves."""
+    if doctree is None and "/" in page:
+        menus = vars(app).setdefault("openreg_menus", {})
+        own = functools.cache(context["toctree"])
+        context["toctree"] = menus.setdefault(page.count("/"), own)
+
+
 def lost_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     yield "404", {"title": "Nothing is here", "body": LOST}, "page.html"
 
@@ -172,6 +182,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", link_terms)
     app.connect("env-updated", around)
     app.connect("html-page-context", add_related)
+    app.connect("html-page-context", share_menu, priority=1)
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "version": "1"}
