@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -142,14 +143,49 @@ def test_the_minimal_path_is_a_backend(tmp_path: Path) -> None:
 SDIST = "from scikit_build_core.build import build_sdist; build_sdist({!r})"
 
 
+def pack(venv: Path, folder: Path) -> Path:
+    """The source distribution."""
+    run(venv, "python", "-P", "-c", SDIST.format(str(folder)))
+    (archive,) = folder.glob("torch_openreg-*.tar.gz")
+    return archive
+
+
+def read_by_build(tree: Path) -> set[Path]:
+    """The files of this clone of which CMake and the compiler made `tree`."""
+    headers = subprocess.check_output(
+        ["ninja", "-C", tree, "-t", "deps"], text=True
+    )
+    words = headers.split() + (tree / "build.ninja").read_text().split()
+    files = {(tree / word.removesuffix(":")).resolve() for word in words}
+    mine = {file for file in files if file.is_relative_to(ROOT / "backend")}
+    mine |= {*(ROOT / "backend" / "torch_openreg").rglob("*.py")}
+    return {file for file in mine if file.is_file()} | {ROOT / "pyproject.toml"}
+
+
 @pytest.mark.smoke
+def test_the_source_distribution_has_all_that_a_build_reads(
+    venv: Path, tmp_path: Path
+) -> None:
+    read = read_by_build(ROOT / "build" / "release")
+    assert len({file.parent for file in read}) > 10
+    with tarfile.open(pack(venv, tmp_path)) as archive:
+        held = {
+            name.partition("/")[2]: archive.extractfile(name)
+            for name in archive.getnames()
+        }
+        for file in read:
+            packed = held.get(str(file.relative_to(ROOT)))
+            assert packed is not None, file
+            assert packed.read() == file.read_bytes(), file
+
+
+@pytest.mark.stress
 def test_a_wheel_from_the_source_distribution_works(tmp_path: Path) -> None:
     """It is made of what the archive holds, which pip unpacks elsewhere."""
     venv = make_venv(tmp_path)
-    run(venv, "python", "-P", "-c", SDIST.format(str(tmp_path)))
+    archive = pack(venv, tmp_path)
     pip = ("python", "-m", "pip")
     apart = ("--no-build-isolation", "--no-deps", f"--wheel-dir={tmp_path}")
-    (archive,) = tmp_path.glob("torch_openreg-*.tar.gz")
     try:
         run(venv, *pip, "wheel", *apart, str(archive))
         (wheel,) = tmp_path.glob("torch_openreg-*.whl")
