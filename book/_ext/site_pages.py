@@ -116,19 +116,13 @@ def link_terms(app: Sphinx, doctree: nodes.document) -> None:
         above.replace(text, parts)
 
 
-def add_related(
+def complete(
     app: Sphinx, page: str, template: str, context: Any, doctree: Any
 ) -> None:
-    context["related"] = [
-        (context["pathto"](other), app.env.titles[other].astext())
-        for other in related(app.env, page)
-    ]
-
-
-def share_menu(
-    app: Sphinx, page: str, template: str, context: Any, doctree: Any
-) -> None:
-    """One menu for the pages of one depth that are not in it themselves."""
+    """Adds related pages; those that the menu lacks share it by their depth."""
+    to, titles = context["pathto"], app.env.titles
+    others = related(app.env, page)
+    context["related"] = [(to(x), titles[x].astext()) for x in others]
     if doctree is None and "/" in page:
         menus = vars(app).setdefault("openreg_menus", {})
         own = functools.cache(context["toctree"])
@@ -181,8 +175,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", describe)
     app.connect("doctree-read", link_terms)
     app.connect("env-updated", around)
-    app.connect("html-page-context", add_related)
-    app.connect("html-page-context", share_menu, priority=1)
+    app.connect("html-page-context", complete, priority=1)
     app.connect("html-collect-pages", lost_page)
     app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "version": "1"}

@@ -216,8 +216,7 @@ def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
         for path in site.rglob("*.html")
         if '<p class="proof" role="note">' in path.read_text()
     }
-    pages = regions.read_pages()
-    assert feet == {page.removeprefix("book/")[:-3] for page in pages}
+    assert feet == {page[5:-3] for page in regions.read_pages()}
 
 
 def test_the_glossary_is_one_click_away(site: Path) -> None:
