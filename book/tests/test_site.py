@@ -216,7 +216,7 @@ def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
         for path in site.rglob("*.html")
         if '<p class="proof" role="note">' in path.read_text()
     }
-    assert feet == {page[5:-3] for page in regions.read_pages()}
+    assert feet == {p.removeprefix("book/")[:-3] for p in regions.read_pages()}
 
 
 def test_the_glossary_is_one_click_away(site: Path) -> None:
