@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 import torch
 
+from _device import compiler
 from _fresh import prints, run
 from _session import counting
 from _threads import in_thread
@@ -201,6 +204,53 @@ def test_asking_and_seeding_do_not_wake_the_backend():
         """
     )
     assert told == "child used the device\n"
+
+
+# Whoever begins a thread, but for a process's first one, takes long to do so.
+SLOW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+typedef void* (*work)(void*);
+typedef int (*begin)(pthread_t*, const pthread_attr_t*, work, void*);
+int pthread_create(
+    pthread_t* thread, const pthread_attr_t* how, work run, void* with) {
+  if (syscall(SYS_gettid) != getpid()) usleep(50000);
+  return ((begin)dlsym(RTLD_NEXT, "pthread_create"))(thread, how, run, with);
+}
+"""
+
+
+@pytest.mark.one_mode
+def test_threads_of_a_forked_child_do_not_make_pytorchs_at_once(tmp_path):
+    """Kernels and autograd of two devices begin at the same time."""
+    source, library = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(SLOW)
+    flags = ("-shared", "-fPIC", "-x", "c", str(source), "-o", str(library))
+    subprocess.run([*compiler(), *flags, "-ldl"], check=True)
+    told = prints(
+        """
+        import os, torch
+        torch.set_num_threads(2)
+        torch.get_num_threads()  # which a fork makes no thread ask again
+        child = os.fork()
+        if child == 0:
+            xs = [
+                torch.ones(3, device=f"openreg:{index}", requires_grad=True)
+                for index in range(2)
+            ]
+            sum((x * 2).sum().to("openreg:0") for x in xs).backward()
+            print(*(x.grad.tolist() for x in xs), flush=True)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+        """,
+        new=True,
+        LD_PRELOAD=str(library),
+        OPENREG_LAUNCH="async",
+    )
+    assert told.splitlines() == ["[2.0, 2.0, 2.0] [2.0, 2.0, 2.0]", "0"]
 
 
 @pytest.mark.one_mode

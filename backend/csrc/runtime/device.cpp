@@ -1,7 +1,9 @@
 #include "csrc/runtime/device.h"
 
 #include <atomic>
+#include <thread>
 
+#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "csrc/runtime/wait.h"
@@ -67,6 +69,10 @@ void check_environment() {
 void initialize() {
   check_environment();
   check_available();
+  // In a forked child, PyTorch 2.13 makes the threads of its kernels anew when
+  // a thread first asks for their number; two that ask at once break that, and
+  // the process ends. So one asks before the device and autograd have any.
+  std::thread(&at::get_num_threads).join();
   initialized = true;
 }
 
@@ -126,8 +132,7 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
 // [/device-exchange]
 
 std::pair<size_t, size_t> device_memory(c10::DeviceIndex device) {
-  size_t free = 0;
-  size_t total = 0;
+  size_t free = 0, total = 0;
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));
   OPENREG_CHECK(orMemGetInfo(&free, &total));

@@ -12,9 +12,7 @@
 namespace openreg {
 namespace {
 
-using c10::DeviceIndex;
-using c10::Stream;
-using c10::StreamId;
+using c10::DeviceIndex, c10::Stream, c10::StreamId;
 
 constexpr size_t max_devices = 16;
 constexpr size_t pool_size = 32;  // for each priority
