@@ -346,6 +346,7 @@ CONFORM = {
     "foreach_update_lost": "optimizers training",
     "seed_ignored": "seeds random",
     "state_ignored": "state random",
+    "dropout_not_replayed": "checkpoint random",
     "stream_ignored": "current stream",
     "record_stream_ignored": "record_stream allocator",
     "kernel_crashes": "tan float32 forward",
