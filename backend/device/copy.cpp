@@ -30,7 +30,7 @@ struct Request {
   End src{};  // a set has none
 };
 
-// [dev-check-range] A range must end where its block ends, or before.
+// [dev-check-range] A range must end within its block.
 // Ordinary host memory is in no block: its bounds are the host's business.
 orError_t check_range(Machine* machine, End* end, size_t count) {
   const Block& block = end->block = find_block(machine, end->address);
@@ -73,7 +73,7 @@ orError_t check_side(const End& end, bool expect_device) {
       expect_device ? "device" : "host");
 }
 
-// [dev-share] A long copy is shared out among threads that the host lends.
+// [dev-share] A long copy is split among threads that the host lends.
 std::atomic<const orHostThreads*> host_threads{nullptr};
 
 // As many as the host may use when it launches the copy.
@@ -102,7 +102,7 @@ void share(const Crew& crew, size_t count, const Part& part) {
 }
 // [/dev-share]
 
-// [dev-copy] The copy engine looks where a kernel would.
+// [dev-copy] The copy engine uses the addresses that kernels use.
 void* reach(const void* address) {
   const ptrdiff_t offset =
       in_device_range(address) ? orReservedAddresses.kernel_offset : 0;

@@ -25,7 +25,7 @@ namespace {
 std::mutex start_mutex;
 std::atomic<bool> forked{false};
 
-// [dev-refuse-addresses] What is missing, and the two ways to get it.
+// [dev-refuse-addresses] The error that says what is missing, and two ways out.
 orError_t refuse_addresses(const Config& config, const char* reason) {
   rlimit limit{};
   getrlimit(RLIMIT_AS, &limit);
@@ -45,7 +45,7 @@ orError_t refuse_addresses(const Config& config, const char* reason) {
 }
 // [/dev-refuse-addresses]
 
-// [dev-reserve] Addresses alone: nothing can be read, written or used up.
+// [dev-reserve] Reserves addresses without memory, so any access fails.
 // The device range is the lower half and stays as it is. The kernel range is
 // the upper half, over which open_machine maps the devices' memory.
 orError_t reserve_addresses(Machine* machine) {
@@ -113,7 +113,7 @@ Machine* make_machine(const Config& config) {
   return machine;
 }
 
-// [dev-fork] A fork waits for a start, then cuts the child off.
+// [dev-fork] A fork waits for initialization, then disables the child.
 void before_fork() {
   start_mutex.lock();
 }

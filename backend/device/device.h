@@ -115,7 +115,7 @@ extern std::atomic<Machine*> ready_machine;
 Result<Machine*> start_machine();
 orError_t open_machine(Machine* machine);
 
-// [dev-machine] The way into every call costs one load once it has succeeded.
+// [dev-machine] Every call begins with this; once ready, it costs one load.
 inline Result<Machine*> get_machine() {
   Machine* const machine = ready_machine.load(std::memory_order_acquire);
   return machine != nullptr ? machine : start_machine();
@@ -187,7 +187,7 @@ inline Result<StreamRef> find_stream(
   return StreamRef(StreamRef(), handle);
 }
 
-// [dev-with-stream] The way into every call that launches or waits.
+// [dev-with-stream] Every call that launches or waits begins with this.
 // It must not come from inside the device's own work, and the device must not
 // have failed.
 template <typename Call>

@@ -46,7 +46,7 @@ MomentRef moment_of(orEvent& event) {
   return event.moment;
 }
 
-// [dev-waits] A wait is work that looks now and then whether it is over.
+// [dev-waits] A wait is queued work that polls until it may end.
 // A wait ends when it is over, and when the device has failed or the process
 // ends: the host may never write the value, nor reach what it promised.
 struct EventWait {
@@ -169,8 +169,8 @@ orError_t orEventDestroy(orEvent_t event) {
   return found.error();
 }
 
-// [dev-event-record] To record again is to name another moment.
-// Who waits for the one before has it in hand.
+// [dev-event-record] Recording an event again gives it a new mark.
+// A wait that was launched before keeps a reference to the old one.
 orError_t orEventRecord(orEvent_t event, orStream_t stream) {
   const auto record = [&](const StreamRef& place) {
     const Result<EventRef> found = find_event(place->device->machine, event);

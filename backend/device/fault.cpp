@@ -58,7 +58,7 @@ class Line {
 struct sigaction previous_segv;
 struct sigaction previous_bus;
 
-// [dev-hand-over] Whoever handled the signal before still does.
+// [dev-hand-over] Passes the signal on to the handler that was there before.
 void hand_over(int signal, siginfo_t* info, void* context) {
   const struct sigaction& previous =
       signal == SIGSEGV ? previous_segv : previous_bus;
@@ -79,7 +79,7 @@ void hand_over(int signal, siginfo_t* info, void* context) {
 }
 // [/dev-hand-over]
 
-// [dev-on-fault] One line, with write(2): stdio may be locked.
+// [dev-on-fault] Prints one line with write(2), since stdio may be locked.
 void on_fault(int signal, siginfo_t* info, void* context) {
   const int saved_errno = errno;
   if (info->si_code > 0) {

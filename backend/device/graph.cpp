@@ -12,7 +12,7 @@
 
 namespace emulator {
 
-// [dev-capture] What is launched on one stream or several, and kept.
+// [dev-capture] A capture keeps what is launched on one stream or several.
 // A call that needs the work done breaks it, since nothing is done before a
 // launch.
 struct Node {
@@ -240,8 +240,8 @@ Result<GraphRef> find_graph(Result<Machine*> machine, orGraph_t handle) {
 
 using namespace emulator;
 
-// [dev-capture-begin] From here on the stream looks busy to whoever launches.
-// So the way into a capture is the slow one, and no other launch pays for it.
+// [dev-capture-begin] From here on the stream looks busy to every launch.
+// So captured work takes the slow path, and no other launch pays for it.
 orError_t orStreamBeginCapture(orStream_t stream) {
   const auto begin = [](const StreamRef& place) {
     if (place->number == 0) {
@@ -268,7 +268,7 @@ orError_t orStreamBeginCapture(orStream_t stream) {
 }
 // [/dev-capture-begin]
 
-// [dev-capture-end] All streams of the capture are as before, whatever came.
+// [dev-capture-end] Ends the capture on all its streams, even after an error.
 orError_t orStreamEndCapture(orStream_t stream, orGraph_t* graph) {
   if (graph == nullptr) {
     return fail(orErrorInvalidValue, "orStreamEndCapture: graph is NULL");
@@ -341,7 +341,7 @@ orError_t orGraphDestroy(orGraph_t graph) {
   return orSuccess;
 }
 
-// [dev-graph-nodes] What is in a graph, as a picture.
+// [dev-graph-nodes] Writes a graph's nodes as a file for Graphviz.
 orError_t orGraphDebugDotPrint(orGraph_t graph, const char* path) {
   const Result<GraphRef> found = find_graph(get_machine(), graph);
   if (!found) {

@@ -96,7 +96,7 @@ void run_queued(orStream& stream, const Work& work) {
 
 using namespace emulator;
 
-// [dev-launch-kernel] A kernel runs here in its turn, or is packed up for later.
+// [dev-launch-kernel] Runs a kernel at once in its turn, or queues it.
 // Either way its arguments are the work's, from the start.
 orError_t orLaunchKernel(
     orStream_t stream,

@@ -32,7 +32,7 @@ Work pack(const Label& label, Task task) {
   return {label, run, nullptr, Arguments(new Task(std::move(task)), release)};
 }
 
-// [dev-run-or-queue] Work runs here in its turn, or is packed up for later.
+// [dev-run-or-queue] Runs work at once if it can have its turn, else queues it.
 // What is packed has the label with what was announced.
 template <typename Body, typename Pack>
 orError_t launch(

@@ -171,7 +171,7 @@ Block find_block(Machine* machine, const void* address) {
 
 using namespace emulator;
 
-// [dev-or-malloc] A device has a lock of its own, so none waits for another.
+// [dev-or-malloc] Each device has its own lock, so none waits for another.
 orError_t orMalloc(void** ptr, size_t size) {
   if (ptr == nullptr) {
     return fail(orErrorInvalidValue, "orMalloc: ptr is NULL");

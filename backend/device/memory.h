@@ -57,7 +57,7 @@ inline void* to_pointer(uintptr_t address) {
   return reinterpret_cast<void*>(address);
 }
 
-// [dev-owner] The address alone says whose it is.
+// [dev-owner] The address alone tells which device it belongs to.
 // Another thread may be reserving the ranges: what is written last, the size,
 // is read first, and while that is 0 no address is a device's.
 inline bool in_device_range(const void* address) {

@@ -81,7 +81,7 @@ uintptr_t reopen(
   return 0;
 }
 
-// [dev-import] Addresses of our own, and under them another device's pages.
+// [dev-import] Maps the shared pages at addresses of this process.
 Result<uintptr_t> import_block(
     Device* device, const orIpcMemHandle& handle, const struct stat& file) {
   const Result<uintptr_t> added = add_block(device, handle.size);

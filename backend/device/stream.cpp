@@ -16,7 +16,7 @@ uint64_t next_thread_number() {
   return ++last;
 }
 
-// [dev-settle] Moments at the front of an idle stream have come.
+// [dev-settle] Completes the event marks at the front of an idle stream.
 // The caller holds the mutex.
 void settle(orStream& stream) {
   while (auto* const next = next_in_turn<MomentRef>(stream)) {
@@ -50,7 +50,7 @@ MomentRef mark(orStream& stream) {
 }
 // [/dev-settle]
 
-// [dev-begin-turn] Who cannot have the turn at once queues for it.
+// [dev-begin-turn] A thread that cannot have the turn at once queues for it.
 // No worker is needed: whoever ends what was before wakes this thread.
 orError_t begin_turn(orStream& stream, const char* name) {
   if (take_turn(stream)) {

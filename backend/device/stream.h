@@ -80,7 +80,7 @@ inline constexpr uint64_t kNobody = ~uint64_t{0};
 
 }  // namespace emulator
 
-// [dev-stream] A stream is a word that says whether it is idle, and a queue.
+// [dev-stream] A stream is an atomic word, its state, and a queue of work.
 struct orStream {
   emulator::Device* device = nullptr;
   orStream_t handle = nullptr;  // NULL for a default stream

@@ -19,8 +19,8 @@ uint64_t now() {
          static_cast<uint64_t>(time.tv_nsec);
 }
 
-// [dev-write-trace] Whoever is being told cannot leave meanwhile.
-// Nor can it launch or wait: the work that it hears of would be in its way.
+// [dev-write-trace] A subscriber cannot leave while it is being called.
+// Nor can it launch or wait: the work that it is told of would block it.
 void write_trace(
     orTracePhase phase, const orStream& stream, const Label& label) {
   Machine* const machine = ready_machine;

@@ -32,7 +32,7 @@ void write_trace(
     orTracePhase phase, const orStream& stream, const Label& label);
 void announce_traced(const orStream& stream, Label* label);
 
-// [dev-announce] While nobody listens, a launch pays one load for it.
+// [dev-announce] Without subscribers, tracing costs a launch one load.
 inline void announce(const orStream& stream, Label* label) {
   if (std::atomic_ref(orTraceSubscribers).load(std::memory_order_relaxed) != 0)
       [[unlikely]] {

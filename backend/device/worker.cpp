@@ -134,7 +134,7 @@ void serve(const StreamRef& ref) {
 }
 // [/dev-serve]
 
-// [dev-drain] At exit no work is begun; what runs may end.
+// [dev-drain] At exit no new work begins, and running work may finish.
 // Arguments of dropped work are left alone: their owners may be gone.
 void drop_queue(orStream& stream) {
   const std::lock_guard lock(stream.mutex);

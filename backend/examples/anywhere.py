@@ -46,7 +46,7 @@ def train() -> float:
 
 # [/py-anywhere-train]
 
-# [py-anywhere-devices] One after the other, on each device there is.
+# [py-anywhere-devices] Trains on each device, one after the other.
 for index in indices:
     with acc.device_index(index):
         right = train()
@@ -56,7 +56,7 @@ for index in indices:
 # [/py-anywhere-devices]
 
 
-# [py-anywhere-streams] Two queues and two marks, if there is a device.
+# [py-anywhere-streams] A stream and two events, if there is a device.
 if accelerated:
     stream, start, end = (
         torch.Stream(device),

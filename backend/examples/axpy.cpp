@@ -8,7 +8,7 @@
 
 namespace {
 
-// [axpy-check] Every call answers with a code, and every code is looked at.
+// [axpy-check] Every call returns an error code, and each is checked.
 void check(orError_t error, const char* call) {
   if (error != orSuccess) {
     std::printf(
@@ -20,7 +20,7 @@ void check(orError_t error, const char* call) {
 #define CHECK(call) check((call), #call)
 // [/axpy-check]
 
-// [axpy-kernel] A kernel knows what its one argument points at.
+// [axpy-kernel] A kernel gets one pointer, here to these arguments.
 struct Axpy {
   float a;
   const float* x;  // where a kernel looks

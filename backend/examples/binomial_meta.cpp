@@ -6,7 +6,7 @@
 
 namespace {
 
-// [binomial-meta-kernel] The result is like the counts; it needs no odds.
+// [binomial-meta-kernel] The result is shaped like the counts.
 at::Tensor binomial_meta(
     const at::Tensor& count, const at::Tensor&, std::optional<at::Generator>) {
   return at::empty_like(count);

@@ -11,7 +11,7 @@ namespace {
 
 constexpr auto kDevice = c10::kPrivateUse1;
 
-// [custom-tensor-meta] The smallest means: a note beside sizes and strides.
+// [custom-tensor-meta] The smallest way: an object attached to the metadata.
 struct Tiled final : c10::BackendMeta {};
 
 bool is_tiled(const at::Tensor& tensor) {
@@ -47,7 +47,7 @@ at::Tensor untile(const at::Tensor& x) {
 }
 // [/custom-tensor-tile]
 
-// [custom-tensor-save] Two functions, and torch.save keeps the note.
+// [custom-tensor-save] With two functions, torch.save keeps this fact.
 using Facts = std::unordered_map<std::string, bool>;
 
 [[maybe_unused]] const bool registered = [] {

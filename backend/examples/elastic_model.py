@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn import functional as F
 
 
-# [py-elastic-train] A step counts when its loss is in the file.
+# [py-elastic-train] A step counts once its loss is in the file.
 def train(model: nn.Module, file: Path, share: int, shares: int) -> list[float]:
     """The losses of all steps, also of those that were made before."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -51,7 +51,7 @@ def train(model: nn.Module, file: Path, share: int, shares: int) -> list[float]:
 # [/py-elastic-train]
 
 
-# [py-elastic-keep] Nobody ever finds half a checkpoint.
+# [py-elastic-keep] A checkpoint is replaced whole, so none is ever half done.
 def keep(file: Path, **state: object) -> None:
     half = file.with_suffix(".half")
     torch.save(state, half)
@@ -61,7 +61,7 @@ def keep(file: Path, **state: object) -> None:
 # [/py-elastic-keep]
 
 
-# [py-elastic-main] A rank that is silent for so long is lost.
+# [py-elastic-main] A rank that is silent for so long counts as lost.
 def main(folder: str) -> None:
     rank = int(os.environ["LOCAL_RANK"])
     torch.accelerator.set_device_index(rank)

@@ -9,7 +9,7 @@
 
 namespace {
 
-// [every-stub-throws] A function of a stub's own type, whatever that is.
+// [every-stub-throws] A function of the stub's type, which only throws.
 template <typename Function>
 struct Throws;
 

@@ -6,7 +6,7 @@
 
 namespace {
 
-// [fragment-aten] One more operator in a namespace that is taken.
+// [fragment-aten] Adds an operator to a namespace that already exists.
 TORCH_LIBRARY_FRAGMENT(aten, library) {
   library.def("lab_squareplus(Tensor self, float b=4.) -> Tensor");
 }

@@ -12,7 +12,7 @@
 namespace {
 
 // [gradients-aliasing] Results that are the argument, or share its memory.
-// Both halve the gradient, to be seen at work.
+// Both halve the gradient, so that a test can see them at work.
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;

@@ -69,7 +69,7 @@ Function* torchs(const char* symbol) {
   return reinterpret_cast<Function*>(dlsym(torch, symbol));
 }
 
-// [omit-kernels] What stands before PyTorch's functions for registration.
+// [omit-kernels] Intercepts PyTorch's functions for registration.
 bool omits(const Library* library, const std::string& name, void* caller) {
   if (omission.name == nullptr) {
     return false;

@@ -39,7 +39,7 @@ def pictures(count: int, seed: int) -> tuple[Tensor, Tensor]:
 # [/py-one-model-data]
 
 
-# [py-one-model] Convolutions and a linear layer; nothing in it has a device.
+# [py-one-model] The model, in which nothing names a device.
 class Shapes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def compiled() -> nn.Module:
 # [/py-one-model-compiled]
 
 
-# [py-one-model-exported] A file has the model; who loads it needs no class.
+# [py-one-model-exported] The file holds the model, so loading needs no class.
 def exported() -> nn.Module:
     some = {"images": {0: torch.export.Dim("some", min=2)}}
     example = pictures(4, seed=3)[:1]
@@ -151,7 +151,7 @@ WAYS = {
 }
 
 
-# [py-one-model-judge] Pictures that no way has seen say how good it is.
+# [py-one-model-judge] The accuracy on pictures that training has not seen.
 def judge(model: nn.Module) -> float:
     images, labels = pictures(128, seed=2)
     with torch.no_grad():

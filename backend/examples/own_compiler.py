@@ -16,7 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
 
-# [py-own-compiler-take] What a call may write over.
+# [py-own-compiler-take] Which operands a call may overwrite.
 def is_pointwise(node: fx.Node) -> bool:
     target = node.target
     return (
@@ -48,7 +48,7 @@ def can_take(operand: fx.Node, node: fx.Node) -> bool:
 # [/py-own-compiler-take]
 
 
-# [py-own-compiler-compile] From a graph to what is called instead of it.
+# [py-own-compiler-compile] Turns a graph into the function called instead.
 def compile_graph(
     module: fx.GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:

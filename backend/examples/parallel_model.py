@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn import functional as F
 
 
-# [py-parallel-train] One loop for all; who has no group is a group of one.
+# [py-parallel-train] One loop for all; without a group, a process is alone.
 def losses(
     model: nn.Module, share: int, shares: int, group: dist.ProcessGroup | None
 ) -> list[float]:
@@ -63,7 +63,7 @@ def fsdp(mesh: DeviceMesh) -> nn.Module:
 # [/py-parallel-fsdp]
 
 
-# [py-parallel-tensor] A layer's rows are shared, and the pictures are not.
+# [py-parallel-tensor] Each process has rows of a layer, and all pictures.
 def share_layer(model: Shapes, mesh: DeviceMesh) -> Shapes:
     from torch.distributed.tensor import Replicate, parallel
 
@@ -79,7 +79,7 @@ def tensor(mesh: DeviceMesh) -> nn.Module:
 # [/py-parallel-tensor]
 
 
-# [py-parallel-both] Two dimensions: of pictures and parameters, and of rows.
+# [py-parallel-both] FSDP and tensor parallelism, on a mesh of two dimensions.
 def both(mesh: DeviceMesh) -> nn.Module:
     from torch.distributed.fsdp import fully_shard
 
@@ -95,7 +95,7 @@ WAYS: dict[str, Callable[[DeviceMesh], nn.Module]] = {
 }
 
 
-# [py-parallel-main] How many processes share what, and who they are.
+# [py-parallel-main] Arranges the processes in a mesh, and trains.
 def run(name: str, device: torch.device) -> None:
     size = dist.get_world_size()
     tensors = {"tensor": size, "both": 2}.get(name, 1)

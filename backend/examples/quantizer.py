@@ -11,7 +11,7 @@ from torch import Tensor, nn
 LARGEST = 127
 
 
-# [py-quantizer] Codes for the rows of a matrix, and what each row's stand for.
+# [py-quantizer] Quantizes each row of a matrix by a scale of its own.
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     scales = x.abs().amax(1, keepdim=True).clamp(min=1e-12) / LARGEST
     return (x / scales).round().to(torch.int8), scales

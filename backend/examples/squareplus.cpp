@@ -49,7 +49,7 @@ struct SquarePlus final : torch::autograd::Function<SquarePlus> {
 };
 // [/squareplus-formula]
 
-// [squareplus-register] Each part under its key.
+// [squareplus-register] Registers each part under its dispatch key.
 TORCH_LIBRARY_IMPL(toy_cpp, PrivateUse1, library) {
   library.impl("squareplus", &squareplus);
 }

@@ -24,7 +24,7 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [swiglu-check] A kernel of two tensors checks that they go together.
+// [swiglu-check] A kernel of two tensors checks that they match.
 void check(const Tensor& x, const Tensor& gate) {
   std::optional<c10::Device> device;
   c10::impl::check_and_update_common_device(device, x, "swiglu", "x");
@@ -46,7 +46,7 @@ Tensor make_result(const Tensor& x) {
 }
 // [/swiglu-check]
 
-// [swiglu-kernel] The loop, where a kernel may look, in the stream's order.
+// [swiglu-kernel] Launches the loop, on kernel addresses and in stream order.
 template <typename T>
 void launch_loop(const Tensor& x, const Tensor& gate, const Tensor& to) {
   const T* const values = openreg::to_kernel(x.const_data_ptr<T>());
@@ -84,7 +84,7 @@ struct SwiGLU final : torch::autograd::Function<SwiGLU> {
     return op.call(x, gate);
   }
 
-  // [swiglu-backward] The formula is made of operators that have one.
+  // [swiglu-backward] The formula calls operators that are differentiable.
   static variable_list backward(
       AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
@@ -102,7 +102,7 @@ struct SwiGLU final : torch::autograd::Function<SwiGLU> {
   // [/swiglu-backward]
 };
 
-// [swiglu-register] Schema, kernel, fake kernel, and the formula before them.
+// [swiglu-register] Schema, kernel, fake kernel and autograd formula.
 TORCH_LIBRARY(vendor, library) {
   library.def("swiglu(Tensor x, Tensor gate) -> Tensor");
 }

@@ -38,7 +38,7 @@ void give_back(void* context) {
 }
 // [/toy-allocator-cache]
 
-// [toy-allocator-impl] The least that answers all of PyTorch's calls.
+// [toy-allocator-impl] The smallest allocator that PyTorch accepts.
 constexpr auto toy = c10::DeviceType::PrivateUse1;
 
 struct ToyAllocator final : c10::DeviceAllocator {

@@ -23,7 +23,7 @@ bool toy_set_device(int device) {
 }
 // [/toy-guard-driver]
 
-// [toy-guard-impl] The least that PyTorch takes for a guard.
+// [toy-guard-impl] The smallest guard that PyTorch accepts.
 constexpr auto toy = c10::DeviceType::FPGA;
 
 struct ToyGuard final : c10::impl::DeviceGuardImplInterface {
@@ -71,7 +71,7 @@ void attempt(const char* name, Use&& use) {
   }
 }
 
-// [toy-guard-devices] There and back again, on every path.
+// [toy-guard-devices] Changes the device and restores it, on every path.
 void devices() {
   const auto where = [] {
     return c10::impl::getDeviceGuardImpl(toy)->getDevice();

@@ -20,7 +20,7 @@ def make_spirals(points: int) -> tuple[torch.Tensor, torch.Tensor]:
 places, spirals = (tensor.to("openreg") for tensor in make_spirals(200))
 # [/py-train-data]
 
-# [py-train-loop] The loop is the one that every device has.
+# [py-train-loop] The training loop, which is the same for every device.
 model = nn.Sequential(
     nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 2)
 ).to("openreg")
@@ -37,7 +37,7 @@ for step in range(161):
         print(f"step {step:3}: {right.item():4.0%} right on {scores.device}")
 # [/py-train-loop]
 
-# [py-train-outcome] The program says what must come out, and fails if not.
+# [py-train-outcome] Checks the result, and fails if it is not as expected.
 assert right > 0.99, f"The network learnt only {right:.0%} of the points."
 assert all(weight.device.type == "openreg" for weight in model.parameters())
 # [/py-train-outcome]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 
-# [py-batch-norm-stats] The statistics of a share, and from them those of all.
+# [py-batch-norm-stats] The statistics of one process, then those of all.
 def _rest(x: Tensor) -> list[int]:
     return [dim for dim in range(x.dim()) if dim != 1]
 
@@ -49,7 +49,7 @@ def gather_stats_with_counts(
 # [/py-batch-norm-stats]
 
 
-# [py-batch-norm-forward] What is done with them.
+# [py-batch-norm-forward] Normalizes by these statistics.
 def elemt(
     input: Tensor,
     weight: Tensor | None,
@@ -68,7 +68,7 @@ def elemt(
 # [/py-batch-norm-forward]
 
 
-# [py-batch-norm-backward] Two sums of a share, and the gradient from all.
+# [py-batch-norm-backward] The sums of one process, then the gradient from all.
 def backward_reduce(
     grad_out: Tensor,
     input: Tensor,
@@ -104,7 +104,7 @@ def backward_elemt(
 # [/py-batch-norm-backward]
 
 
-# [py-batch-norm-register] Kernels in Python, for as long as this lives.
+# [py-batch-norm-register] Kernels in Python, registered as long as this lives.
 _LIBRARY = torch.library.Library("aten", "IMPL")
 
 

@@ -53,7 +53,7 @@ def _reduce(options: Any) -> tuple[Callable[[], Any], tuple[()]]:
 # [/py-distributed-create]
 
 
-# [py-distributed-register] A name, and the device whose default it is.
+# [py-distributed-register] Registers a name, and makes it the device's default.
 def register() -> None:
     """Makes `init_process_group` choose these collectives for the device."""
     if hasattr(_C, "_Collectives"):  # the minimal path has none

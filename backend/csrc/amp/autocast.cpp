@@ -11,7 +11,7 @@ namespace {
 // PyTorch's lists name the types of an operator as its own sources do.
 using namespace at;
 
-// [autocast-banned] The one operator that no cast makes safe.
+// [autocast-banned] The one operator that autocast refuses.
 at::Tensor refuse_binary_cross_entropy(
     const at::Tensor& /*input*/,
     const at::Tensor& /*target*/,
@@ -31,7 +31,7 @@ at::Tensor refuse_binary_cross_entropy(
 }
 // [/autocast-banned]
 
-// [autocast-fallthrough] Operators in no list pass as if the key were absent.
+// [autocast-fallthrough] Operators in no list skip the autocast key.
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

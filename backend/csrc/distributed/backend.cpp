@@ -55,7 +55,7 @@ const std::string Collectives::getBackendName() const {
   return "orccl";
 }
 
-// [backend-split] Part of a group is part of its transport.
+// [backend-split] Splitting a group splits its transport.
 // Groups of several devices split every backend with the options of this one,
 // so these are the transport's own; and with one store.
 intrusive_ptr<c10d::Backend::Options> Collectives::getBackendOptions() {
@@ -89,9 +89,9 @@ void Collectives::enableCollectivesTiming() {
   times_ = c10::EventFlag::BACKEND_DEFAULT;
 }
 
-// [backend-abort] Nobody waits any longer for words that may never come.
-// What a rank has not heard yet would be taken for an answer to its next call,
-// so there is none. Gloo cannot leave a transfer that has begun: that ends, or
+// [backend-abort] Ends every wait for a rank that may never answer.
+// A message that comes later would be taken for an answer to the next call, so
+// no call may follow. Gloo cannot stop a transfer that has begun: it ends, or
 // fails when its peer does, or after the timeout.
 void Collectives::abort() {
   const std::lock_guard lock(words_mutex_);
@@ -107,8 +107,8 @@ uint64_t Collectives::getSequenceNumberForGroup() {
   return number_;
 }
 
-// [backend-coalesce] Between these, calls are collected, and refuse nothing.
-// PyTorch keeps a list of its own meanwhile. What raises there leaves the list
+// [backend-coalesce] Calls between these are collected; errors come at the end.
+// PyTorch keeps a list of its own meanwhile. An error would leave that list
 // behind, and each later call would join it and do nothing.
 bool Collectives::supportsCoalescing() const {
   return true;
@@ -134,7 +134,7 @@ WorkPtr Collectives::endCoalescing() {
 }
 // [/backend-coalesce]
 
-// [backend-start] From a call to a Work.
+// [backend-start] Turns the call of a collective into a Work object.
 WorkPtr Collectives::start(
     bool waits, const std::function<Operations()>& prepare) {
   const std::lock_guard lock(mutex_);
@@ -206,9 +206,9 @@ c10::DeviceIndex Collectives::device_of(const Operations& operations) const {
   return bound_device_id_ ? bound_device_id_->index() : current_device();
 }
 
-// [backend-default] Who names no backend gets Gloo's name as the default.
-// PyTorch then looks for that one where it has no tensor to ask, as in DDP, and
-// there is none in this group.
+// [backend-default] Without a backend's name, PyTorch's default is Gloo.
+// PyTorch then looks for Gloo where it has no tensor to ask, as in DDP, but
+// this group has none.
 void Collectives::mend_default() const {
   try {
     const auto group = c10d::resolve_process_group(getGroupUid());
@@ -221,7 +221,7 @@ void Collectives::mend_default() const {
 }
 // [/backend-default]
 
-// [backend-lane] A group has one device, hence one order of its collectives.
+// [backend-lane] A group uses one device, so its collectives have one order.
 void Collectives::choose(c10::DeviceIndex device) {
   if (!lane_) {
     lane_.emplace(device);
@@ -238,9 +238,9 @@ void Collectives::choose(c10::DeviceIndex device) {
 }
 // [/backend-lane]
 
-// [backend-shake] Words that have been asked for will come, so they have memory.
-// A kernel may be dropped before it has heard them, and without them the
-// transport would stand still for all that come later.
+// [backend-shake] A handshake keeps its memory until it has arrived.
+// A kernel may be dropped before it reads the message, and if the memory went
+// with the kernel, the transport would block all that come later.
 std::shared_ptr<Handshake> Collectives::shake_hands(
     const std::optional<Handshake::Side>& told,
     const std::optional<Handshake::Side>& expected,
@@ -253,7 +253,7 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
 }
 // [/backend-shake]
 
-// [backend-agree] Each rank tells the next, and hears from the one before.
+// [backend-agree] Each rank compares its call with those of its neighbours.
 // If any two differ, then some neighbours do.
 std::shared_ptr<Handshake> Collectives::agree_with_neighbours(
     const Operation& operation) {

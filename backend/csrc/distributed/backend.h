@@ -14,8 +14,8 @@ namespace openreg {
 // [backend-class] The collectives of the device, as c10d asks for them.
 // The transport moves the bytes: here Gloo's process group, a vendor's own
 // library elsewhere. It knows memory of the host alone, and gets aliases. What
-// ranks tell each other before has connections of its own: among the bytes it
-// would wait for them, and they for it.
+// ranks tell each other before, the handshake, has connections of its own:
+// among the bytes it would wait for them, and they for it.
 class OPENREG_EXPORT Collectives final : public c10d::Backend {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
@@ -136,7 +136,7 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   std::recursive_mutex mutex_;  // guards all below, and the order of launches
   std::shared_ptr<Flight> coalescing_;
   std::exception_ptr refused_;  // of what is coalescing
-  std::mutex words_mutex_;      // guards what they say, also while a call waits
+  std::mutex words_mutex_;      // guards handshakes, also while a call waits
   std::vector<std::shared_ptr<Handshake>> handshakes_;
   bool over_ = false;
   c10::EventFlag times_ = c10::EventFlag::PYTORCH_DEFAULT;

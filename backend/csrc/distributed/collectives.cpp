@@ -87,7 +87,7 @@ WorkPtr Collectives::broadcast(
   });
 }
 
-// [collectives-allreduce] As each of them: check, alias, and say what to post.
+// [collectives-allreduce] A collective checks, aliases, and says what to post.
 Collectives::Operations Collectives::reduce_to_all(
     Operation call, c10d::AllreduceOptions options) {
   const at::Tensor& tensor = call.results[0];
@@ -307,8 +307,8 @@ WorkPtr Collectives::reduce_scatter_tensor_coalesced(
   });
 }
 
-// [collectives-shares] Each rank gets what all others have for it, and adds up.
-// It does so in the order of ranks, so that all who have a sum have one.
+// [collectives-shares] Each rank receives its parts from all, and sums them.
+// It does so in the order of ranks, so that all ranks get the same sum.
 Collectives::Operations Collectives::reduce_shares(
     Operation call, Tensors shares, ReduceOp op) {
   check_reduction(call.name, call.inputs[0], op);
@@ -357,8 +357,8 @@ Operation Collectives::exchange(
     terms.carry = part.nbytes() <= Handshake::most_carried && is_idle(like);
     return Handshake::Side{other, terms, part};
   };
-  // [collectives-pairs] Each pair of ranks agrees and exchanges for itself.
-  // A small part goes with the words, if no work is pending that may write it.
+  // [collectives-pairs] Each pair of ranks agrees and exchanges on its own.
+  // A small part goes with the handshake, if no pending work may write it.
   const auto told = side(from[0]);
   const auto handshake = shake_hands(told, side(to[0]), handshake_tag);
   const auto sent = std::make_shared<WorkPtr>();

@@ -63,7 +63,7 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  // [flight-kernel] Hands all to the transport, and waits for each.
+  // [flight-kernel] Posts all operations to the transport, and waits for each.
   // It does so even after an error, as memory is in use until the end.
   void run() {
     // On the caller's thread a profile would have what the transport does.
@@ -149,7 +149,7 @@ void keep(const std::vector<at::Tensor>& tensors, const Stream& stream) {
   }
 }
 
-// [flight-launch] Between two events, on a stream of its own.
+// [flight-launch] Collectives run on the group's stream, between two events.
 // A message may wait for one that comes later, so each has a stream for itself.
 void launch_on(
     const Stream& lane,
@@ -192,9 +192,9 @@ void launch_on(
 
 }  // namespace
 
-// [flight-here] Who waits at once gains nothing from a second stream.
-// It would wake two threads more. Still it is one of the group, so it comes
-// after those that the group has launched, and before what it will launch.
+// [flight-here] A call that waits at once runs on the caller's stream.
+// A second stream would wake two more threads. The call is still in the group's
+// order: after what the group has launched, and before what it will launch.
 void launch_flight(
     Flight& flight,
     const Lane& lane,
@@ -239,7 +239,7 @@ Handshake::Handshake(
     : rank_(rank), expected_(std::move(expected)), agreed_(!told) {
   // A profile of this thread's would have them, and may be gone when they end.
   const at::DisableRecordFunctionGuard unseen;
-  // The other's words come at once where they are waited for already.
+  // The other's message comes at once if its receive is posted already.
   if (expected_) {
     const int64_t most = sizeof(Terms) + most_carried;
     std::vector words{asked_.words = at::empty({most}, at::kByte)};
@@ -363,7 +363,7 @@ void CollectiveWork::wait_on_host(std::chrono::milliseconds timeout) const {
       " ms.");
 }
 
-// [flight-wait] The stream waits. The host does only where it has to know.
+// [flight-wait] The stream waits; the host waits only where it must.
 bool CollectiveWork::wait(std::chrono::milliseconds timeout) {
   flight_->depart();
   if (timeout > kNoTimeout || opType_ == c10d::OpType::BARRIER) {
@@ -380,9 +380,9 @@ void CollectiveWork::synchronize() {
 }
 // [/flight-wait]
 
-// [flight-future] A future of the device is complete when it is launched.
-// Its events, which it records now, make those wait who use its value. What was
-// gathered is stacked, as hooks of DDP know it from NCCL.
+// [flight-future] A device's future is complete once the work is launched.
+// Its events, recorded now, make users of its value wait. What was gathered is
+// stacked, as DDP's hooks expect from NCCL.
 c10::intrusive_ptr<c10::ivalue::Future> CollectiveWork::getFuture() {
   flight_->depart();
   flight_->outcome->promise();

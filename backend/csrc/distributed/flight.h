@@ -23,7 +23,7 @@ namespace openreg {
 // Each tells the other when it is called, before any stream comes to it. The
 // transport would end the process where sizes differ, or add up what does not
 // belong together, so nothing is handed to it before both have agreed. A few
-// bytes that are known at the call may come with the words.
+// bytes that are known at the call may come in the same message.
 class Handshake {
  public:
   static constexpr size_t most_carried = 1 << 16;
@@ -37,7 +37,7 @@ class Handshake {
   struct Side {
     int rank;  // -1: whoever tells first
     Terms terms;
-    at::Tensor bytes{};  // that the words carry
+    at::Tensor bytes{};  // that the message carries
   };
 
   Handshake(
@@ -52,12 +52,12 @@ class Handshake {
   void check(const Side& expected, const Side& got) const;
   // Waits for the one message that is expected, and says what it will be.
   Side await_message();
-  // Whether the words have brought `bytes`, which were waited for.
+  // Whether the message, which was waited for, has brought `bytes`.
   bool brings(const at::Tensor& bytes) const;
   void abort();
   // [/flight-handshake]
 
-  // Whether the transport is done with the memory of its words.
+  // Whether the transport is done with the memory of its messages.
   bool is_over() const {
     return over_;
   }

@@ -12,7 +12,7 @@ namespace openreg {
 using c10d::OpType;
 using WorkPtr = Collectives::WorkPtr;
 
-// [messages-bytes] What is only moved, is moved as bytes, of any dtype.
+// [messages-bytes] Data that is only moved is sent as bytes, of any dtype.
 at::Tensor bytes_of(const at::Tensor& tensor) {
   auto alias = own(tensor);
   auto bytes = at::detail::make_tensor<c10::TensorImpl>(
@@ -51,7 +51,7 @@ static void check_no_capture(const char* name, const at::Tensor& tensor) {
       "it before or after a replay.");
 }
 
-// [messages-send] A message is told of before it is sent.
+// [messages-send] The receiver is told of a message before it is sent.
 // It has a number, by which its bytes are asked for, so messages of one tag may
 // be on their way at once and keep their order.
 WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
@@ -73,7 +73,7 @@ WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
 }
 // [/messages-send]
 
-// [messages-receive] Its bytes are asked for when it is known what they are.
+// [messages-receive] The data is received once its size and dtype are known.
 WorkPtr Collectives::receive(
     const char* name, Tensors& tensors, int rank, int tag) {
   return start(false, [&] {
@@ -112,9 +112,9 @@ WorkPtr Collectives::recvAnysource(Tensors& tensors, int tag) {
   return receive("c10d::recv_any_source_", tensors, -1, tag);
 }
 
-// [messages-refuse] Gloo asks no message where its memory is.
-// It would follow an address of the device on a thread of its own. So a kernel
-// above all backends looks which one the group has for the device.
+// [messages-refuse] Gloo does not check that a tensor is on the host.
+// It would read at a device address on a thread of its own. So a kernel above
+// all backends checks which one the group has for the device.
 using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
 
 template <typename... Args>

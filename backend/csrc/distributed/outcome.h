@@ -13,7 +13,7 @@ namespace openreg {
 // waits already cannot, so then the kernel raises it, and the device fails.
 class Outcome {
  public:
-  // [outcome-told] How many kernels will finish.
+  // [outcome-told] Kernels report how they end, and streams rely on it.
   void expect(size_t kernels) {
     pending_ = kernels;
   }

@@ -31,7 +31,7 @@ std::shared_ptr<Capture> find_capture(orStream_t stream) {
   return found == table().captures.end() ? nullptr : found->second;
 }
 
-// [capture-begin] The device's capture, and what PyTorch's side notes of it.
+// [capture-begin] Begins a capture on the device, and keeps track of it.
 void begin_capture(orStream_t stream, std::shared_ptr<Capture> capture) {
   OPENREG_CHECK(orStreamBeginCapture(stream));
   const std::lock_guard lock(table().mutex);
@@ -58,9 +58,9 @@ void note_draw(Capture* capture, const at::Generator& generator) {
   }
 }
 
-// [capture-use] A graph has addresses, which keep no tensor alive.
-// So each tensor from outside is known by its storage, and looked for again
-// before a launch. What is of the graph's own pool nobody else can get.
+// [capture-use] Notes which tensors from outside a captured graph uses.
+// A graph has only addresses, which keep no tensor alive, so each storage is
+// looked up again before a launch. Nobody else gets memory of the graph's pool.
 static void note_in_capture(
     c10::DeviceIndex device, const c10::Storage& storage) {
   const auto capture = capture_of(current_stream(device));
@@ -93,7 +93,7 @@ void check_uses(Capture& capture) {
 }
 // [/capture-use]
 
-// [capture-state] Also a generator's state is no operator's business.
+// [capture-state] A capture refuses access to a generator's state.
 static void refuse_state_access(c10::DeviceIndex device) {
   TORCH_CHECK(
       capture_of(current_stream(device)) == nullptr,

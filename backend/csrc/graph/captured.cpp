@@ -63,7 +63,7 @@ void copy_result(const Tensor& to, const Tensor& result) {
 
 namespace {
 
-// [captured-shape] What a call would return, told by its shapes alone.
+// [captured-shape] A call on Meta tensors tells the shapes of the results.
 // PyTorch has a kernel for this under the key Meta, whose tensors have no data.
 Stack call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
   if (op.schema().returns().empty()) {
@@ -99,7 +99,7 @@ Stack call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
 }
 // [/captured-shape]
 
-// [captured-exceptions] Shapes that the CPU's kernel knows better, in torch 2.13.
+// [captured-exceptions] Operators whose shapes differ on Meta, in torch 2.13.
 void correct(
     const c10::OperatorHandle& op, c10::ArrayRef<IValue> args, Stack* shapes) {
   const std::string_view name = op.schema().name();
@@ -147,7 +147,7 @@ struct CapturedCall {
   std::vector<IValue> arguments;
   std::vector<Tensor> results;  // aliases of those that the call made
 
-  // [captured-run] Each run makes its results anew and copies them over.
+  // [captured-run] Each replay computes new results and copies them in place.
   void operator()() const {
     const KernelScope scope(host_memory);
     Stack stack = arguments;
@@ -205,7 +205,7 @@ std::vector<Tensor> push_results(
 
 }  // namespace
 
-// [captured-call] Results are made now, and the call is left to the graph.
+// [captured-call] Allocates the results and records the call in the graph.
 void capture_call(
     Capture& capture,
     const Call& call,

@@ -41,7 +41,7 @@ const T& on_meta(const T& value) {
 // Copies what a kernel returned to where the result of the capture is.
 void copy_result(const at::Tensor& to, const at::Tensor& result);
 
-// [captured-results] Results that are made now, by the shapes that Meta tells.
+// [captured-results] Allocates results of the shapes that Meta tells.
 inline at::Tensor empty_like_on(
     const c10::Device& device, const at::Tensor& shape) {
   return empty_like_on(shape, device);
@@ -80,7 +80,7 @@ struct ResultsOf {
   }
 };
 
-// [captured-kernel] A kernel with a signature, for the graph.
+// [captured-kernel] Records a kernel that has a C++ signature.
 template <typename Kernel, typename... Args>
 auto capture_on_aliases(const Call& call, Kernel kernel, const Args&... args) {
   const auto shapes = [&] {

@@ -36,7 +36,7 @@ uint64_t pool_number(MempoolId_t pool) {
   return pool.first == 0 ? next_pool() : pool.first;
 }
 
-// [graph-impl] What torch.accelerator.Graph asks of a backend.
+// [graph-impl] The class that torch.accelerator.Graph calls.
 class OpenRegGraph final : public GraphImplInterface {
  public:
   explicit OpenRegGraph(const GraphImplArgs&) {}
@@ -141,7 +141,7 @@ class OpenRegGraph final : public GraphImplInterface {
   std::shared_ptr<Capture> capture_;
 };
 
-// [graph-dump] A picture in the language of Graphviz.
+// [graph-dump] Writes the graph as a file for Graphviz.
 void OpenRegGraph::debug_dump(const std::string& path) {
   check_captured();
   TORCH_CHECK(

@@ -87,7 +87,7 @@ c10::DeviceAllocator* device_allocator() {
   return allocator;
 }
 
-// [allocator-direct] Each tensor's memory comes from the device and goes back there.
+// [allocator-direct] Memory comes from the device and goes straight back.
 void* device_allocate(c10::DeviceIndex device, size_t bytes) {
   check_device(device);
   const c10::DeviceGuard guard(c10::Device(c10::kPrivateUse1, device));

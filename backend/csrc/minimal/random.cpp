@@ -13,7 +13,7 @@
 namespace openreg {
 namespace {
 
-// [random-composed] Dropout made of an operator that asks the device's generator.
+// [random-composed] Dropout composed of an operator that takes a generator.
 std::tuple<at::Tensor, at::Tensor> native_dropout(
     const at::Tensor& input, double p, std::optional<bool> train) {
   if (!train.value_or(true)) {

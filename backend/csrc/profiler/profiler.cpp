@@ -25,7 +25,7 @@ class Profiler final : public libkineto::IActivityProfiler {
     return types;
   }
 
-  // [profiler-register] A profile of the host alone asks nothing of a device.
+  // [profiler-register] A profile of the host alone gets no device session.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& types,
       const libkineto::Config& config) override {

@@ -52,7 +52,7 @@ OpenCalls& Recorder::open_calls() const {
   return *calls;
 }
 
-// [recorder-find] The first number that is heard need not be the lowest.
+// [recorder-find] The first number that arrives need not be the lowest.
 // As many threads as kMargin may have launched at that moment.
 Piece* Recorder::find(uint64_t work) {
   constexpr uint64_t kMargin = 1024;
@@ -88,7 +88,7 @@ const char* Recorder::keep(const char* name) {
   return names_.insert(name).first->c_str();
 }
 
-// [recorder-graph] The nodes of a graph are for whom the graph was launched.
+// [recorder-graph] A graph's nodes belong to the operator that launched it.
 // They are launched between its start and its end, on the thread that runs it.
 void Recorder::note_graph(const orTraceRecord& record, const Piece& graph) {
   OpenCalls& open = open_calls();
@@ -102,7 +102,7 @@ void Recorder::note_graph(const orTraceRecord& record, const Piece& graph) {
 }
 // [/recorder-graph]
 
-// [recorder-note] One thread at a time writes each field of a piece.
+// [recorder-note] No lock, as only one thread at a time writes each field.
 void Recorder::note(const orTraceRecord& record) {
   Piece* const piece = find(record.work);
   if (piece == nullptr) {

@@ -16,7 +16,7 @@
 
 namespace openreg {
 
-// [recorder-piece] One kernel, copy or fill; or one wait of the host's.
+// [recorder-piece] A kernel, copy or fill, or a wait of the host.
 struct Piece {
   orTraceRecord launch{};  // whose name the recorder keeps
   uint64_t returned = 0;   // all times are of CLOCK_MONOTONIC; 0: not yet
@@ -27,8 +27,8 @@ struct Piece {
 };
 // [/recorder-piece]
 
-// [recorder-open] What is open on a thread, by PyTorch's numbers.
-// A profile that ends leaves its operators open, so each has its own.
+// [recorder-open] The operators and ranges that are running on a thread.
+// A profile may end while operators are running, so each has its own.
 struct OpenCalls {
   explicit OpenCalls(uint64_t number) : recorder(number) {}
   uint64_t recorder;

@@ -22,7 +22,7 @@ int64_t read_clock(clockid_t clock) {
   return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-// [session-clock] Two clocks cannot be read at once.
+// [session-clock] The offset of two clocks, which cannot be read at once.
 // So of many tries, the one that took least is the best.
 int64_t measure_clock_offset() {
   int64_t least = std::numeric_limits<int64_t>::max();
@@ -73,7 +73,7 @@ Session::Session(std::set<ActivityType> types, size_t bytes)
       recorder_(bytes),
       buffer_(std::make_unique<libkineto::CpuTraceBuffer>()) {}
 
-// [session-life] A device that tells nothing spoils no profile of the host.
+// [session-life] If the device cannot be traced, the host's profile goes on.
 void Session::start() {
   error_ = recorder_.start();
   status_ = error_.empty() ? libkineto::TraceStatus::RECORDING
@@ -93,7 +93,7 @@ std::vector<std::string> Session::errors() {
                         : std::vector<std::string>{error_};
 }
 
-// [session-bounded] What a profile lacks, it says.
+// [session-bounded] The metadata says what a profile lacks.
 std::unordered_map<std::string, std::string> Session::getMetadata() {
   uint64_t unfinished = 0;
   for (const Piece* piece : recorder_.pieces()) {
@@ -135,7 +135,7 @@ const std::string Row::metadataJson() const {
   return json;
 }
 
-// [session-link] A row belongs to the operator that was open, else the range.
+// [session-link] A row belongs to the running operator, or else the range.
 Row* Session::add_row(
     ActivityType type, const std::string& name, const Piece& piece) {
   auto made = std::make_unique<Row>(buffer_->span, type, name);
@@ -272,7 +272,7 @@ std::unique_ptr<libkineto::CpuTraceBuffer> Session::getTraceBuffer() {
 }
 // [/session-names]
 
-// [session-correlation] PyTorch numbers its calls; what is launched has both.
+// [session-correlation] PyTorch tells which operators and ranges are running.
 void Session::pushCorrelationId(uint64_t id) {
   recorder_.open_calls().ops.push_back(id);
 }

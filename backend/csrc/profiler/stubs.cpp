@@ -27,7 +27,7 @@ orEvent_t handle_of(const Event& event) {
       "Use torch.profiler.profile, whose traces have record_function's.");
 }
 
-// [stubs-methods] Before and after an operator, the stream is asked the time.
+// [stubs-methods] Times an operator by an event before and one after it.
 Event take_time(c10::Stream stream) {
   orEvent_t made = nullptr;
   record_event(&made, stream, stream.device_index(), true);
@@ -86,7 +86,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
   }
 };
 
-// [stubs-register] The second would be a NULL that PyTorch calls.
+// [stubs-register] Registers both, since PyTorch would call a NULL observer.
 const bool registered = [] {
   torch::profiler::impl::registerPrivateUse1Methods(new Stubs);
   return true;

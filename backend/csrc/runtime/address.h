@@ -15,7 +15,7 @@
 
 namespace openreg {
 
-// [address-device] An address says whether it is a device's, and whose.
+// [address-device] An address alone tells whether it is a device's.
 inline bool is_device_address(const void* address) {
   orAddressSpace& space = orReservedAddresses;
   const std::atomic_ref base(space.device_base), bytes(space.device_bytes);
@@ -37,7 +37,7 @@ inline c10::DeviceIndex device_of(const void* address) {
 }
 // [/address-device]
 
-// [address-kernel] Where a kernel looks for what the device calls `address`.
+// [address-kernel] Turns a device's address into one that a kernel can use.
 // NULL, the address of an empty block, stays NULL.
 template <typename T>
 T* to_kernel(T* address) {

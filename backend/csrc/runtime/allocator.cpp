@@ -30,7 +30,7 @@ using Stats = c10::CachingDeviceAllocator::DeviceStats;
 std::atomic<bool> pools_in_use{false};
 std::atomic<bool> pools_are_the_parents{false};
 
-// [allocator-options] What PYTORCH_ALLOC_CONF says, in the pool's terms.
+// [allocator-options] Turns PYTORCH_ALLOC_CONF into options of the pool.
 PoolOptions current_options() {
   using Config = AcceleratorAllocatorConfig;
   check_allocator_options();
@@ -78,7 +78,7 @@ Pool& pool_of(c10::DeviceIndex device) {
   return *all[device];
 }
 
-// [allocator-oom] A message with the numbers that a user needs.
+// [allocator-oom] The out-of-memory message, with the numbers users need.
 [[noreturn]] void raise_out_of_memory(c10::DeviceIndex device, size_t bytes) {
   const PoolStats stats = pool_of(device).stats();
   const auto& counts = stats.counts[0];
@@ -118,7 +118,7 @@ Pool& pool_of(c10::DeviceIndex device) {
 }
 // [/allocator-oom]
 
-// [allocator-usage] The profiler hears of every allocation and every free.
+// [allocator-usage] Reports every allocation and every free to the profiler.
 void report_usage(void* address, int64_t bytes, c10::DeviceIndex device) {
   // Whether there is a profiler is the cheaper question.
   using Info = c10::ThreadLocalDebugInfo;
@@ -175,7 +175,7 @@ Stats to_device_stats(const PoolStats& from) {
 // [/allocator-counts]
 
 struct PoolAllocator final : c10::DeviceAllocator {
-  // [allocator-methods] What PyTorch asks of a device's allocator.
+  // [allocator-methods] The methods that PyTorch calls on an allocator.
   c10::DataPtr allocate(size_t bytes) override {
     return device_data_ptr(current_device(), bytes);
   }
@@ -216,7 +216,7 @@ struct PoolAllocator final : c10::DeviceAllocator {
   }
   // [/allocator-methods]
 
-  // [allocator-record-stream] Another stream reads what this one owns.
+  // [allocator-record-stream] Notes that another stream uses a block.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     const orStream_t handle = handle_of(stream);
     const bool ours = data.get() && data.get_deleter() == &device_free;

@@ -80,7 +80,7 @@ bool is_initialized() noexcept {
   return initialized;
 }
 
-// [device-count] Counting never raises: no device is an answer, too.
+// [device-count] Never throws: without a device, the count is 0.
 c10::DeviceIndex device_count() noexcept {
   static const auto count = []() -> c10::DeviceIndex {
     int devices = 0;
@@ -91,7 +91,7 @@ c10::DeviceIndex device_count() noexcept {
 }
 // [/device-count]
 
-// [device-check] One rule for what an index may be, and one message.
+// [device-check] All index checks share one rule and one message.
 void check_device(int64_t device) {
   TORCH_CHECK(
       0 <= device && device < device_count(),
@@ -116,7 +116,7 @@ void set_device(c10::DeviceIndex device) {
 }
 // [/device-set]
 
-// [device-exchange] The two ways to move away and be able to come back.
+// [device-exchange] Two functions that set a device and return the old one.
 c10::DeviceIndex exchange_device(c10::DeviceIndex device) {
   const c10::DeviceIndex previous = current_device();
   if (previous != device) {

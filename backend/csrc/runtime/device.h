@@ -17,7 +17,7 @@ namespace openreg {
 #define OPENREG_EXPORT __attribute__((visibility("default")))
 // [/device-export]
 
-// [device-call] A device's error code never passes unseen.
+// [device-call] Every error code of the device becomes an exception.
 // Raises c10::Error with the code's name, its meaning and the device's own
 // sentence, c10::AcceleratorError when a kernel has failed.
 [[noreturn]] OPENREG_EXPORT void raise_error(orError_t error, const char* call);

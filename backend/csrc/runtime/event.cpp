@@ -30,7 +30,7 @@ void record_event(
 }
 // [/event-record]
 
-// [event-wait] A stream waits; the host only says so. Or the host waits.
+// [event-wait] Makes a stream wait for an event, or the host.
 void wait_for_event(orEvent_t event, c10::Stream stream) {
   const orStream_t handle = handle_of(stream);
   if (event != nullptr) {

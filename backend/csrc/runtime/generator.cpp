@@ -10,7 +10,7 @@ void (*before_state_access)(c10::DeviceIndex) = [](c10::DeviceIndex) {};
 
 namespace {
 
-// [generator-impl] A device's generator around one that CPU kernels can use.
+// [generator-impl] The device's generator wraps one that CPU kernels can use.
 // Equal seeds therefore give equal numbers on the device and on the CPU.
 class OpenRegGenerator final : public c10::GeneratorImpl {
  public:
@@ -25,7 +25,7 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   }
   // [/generator-impl]
 
-  // [generator-delegate] All that a generator is asked, the inner one answers.
+  // [generator-delegate] Every call is passed on to the inner generator.
   // Under its mutex, which is the one that a drawing kernel holds.
   template <typename Use>
   auto with_inner(Use&& use) const {
@@ -52,7 +52,7 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   }
   // [/generator-delegate]
 
-  // [generator-offset] There is none, but copying and pickling ask for one.
+  // [generator-offset] It has no offset, but copying and pickling ask for one.
   // The engine's whole state is what get_state returns.
   uint64_t get_offset() const override {
     return 0;
@@ -66,7 +66,7 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   }
   // [/generator-offset]
 
-  // [generator-graphsafe] A state that is handed over by reference, not copied.
+  // [generator-graphsafe] A state that is passed by reference, not copied.
   // The generator that is returned shares the inner one: what either draws, or
   // is seeded with, both have drawn and have been seeded with.
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
@@ -78,7 +78,7 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   }
   // [/generator-graphsafe]
 
-  // [generator-inner] Which generator is inside may change while others draw.
+  // [generator-inner] The inner generator may be replaced while a kernel draws.
   // A kernel takes a reference once and draws from that.
   at::Generator inner() const {
     std::lock_guard lock(inner_mutex_);
@@ -95,7 +95,7 @@ class OpenRegGenerator final : public c10::GeneratorImpl {
   at::Generator inner_;
   // [/generator-inner]
 
-  // [generator-clone] A copy that goes its own way from here on.
+  // [generator-clone] A copy that is independent from then on.
   OpenRegGenerator* clone_impl() const override {
     return with_inner([this](auto* inner) {
       return new OpenRegGenerator(
@@ -130,7 +130,7 @@ c10::DeviceIndex resolve(c10::DeviceIndex device) {
 
 }  // namespace
 
-// [generator-default] Validate the index, then hand out the device's own.
+// [generator-default] Checks the index, then returns the device's generator.
 const at::Generator& default_generator(c10::DeviceIndex device) {
   return default_generators()[resolve(device)];
 }
@@ -140,7 +140,7 @@ at::Generator make_generator(c10::DeviceIndex device) {
   return new_generator(resolve(device));
 }
 
-// [generator-check] What a kernel draws from, and both ways to be refused.
+// [generator-check] Returns the inner generator, after two checks.
 at::Generator inner_generator(
     const at::Generator& generator, c10::DeviceIndex device) {
   const auto* const impl = at::check_generator<OpenRegGenerator>(generator);

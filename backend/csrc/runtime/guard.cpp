@@ -86,7 +86,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-devices]
 
-  // [guard-unchecked] For destructors, which must not raise.
+  // [guard-unchecked] For destructors, which must not throw.
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     // The device checks the index once more and keeps the error to itself.
     orSetDevice(device.index());
@@ -97,7 +97,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-unchecked]
 
-  // [guard-device-wide] What is asked of a device as a whole.
+  // [guard-device-wide] The methods that concern a device as a whole.
   void synchronizeDevice(const c10::DeviceIndex device) const override {
     synchronize_device(device);
   }
@@ -135,7 +135,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-streams]
 
-  // [guard-stream-state] Questions about a stream.
+  // [guard-stream-state] The methods that ask about a stream's state.
   void* getStreamNativeHandle(const c10::Stream stream) const override {
     return handle_of(stream);
   }
@@ -172,7 +172,7 @@ struct GuardImpl final : c10::impl::DeviceGuardImplInterface {
   }
   // [/guard-record]
 
-  // [guard-events] An event without a record is done, and orders nothing.
+  // [guard-events] An event that was never recorded counts as done.
   void block(void* event, const c10::Stream& stream) const override {
     wait_for_event(static_cast<orEvent_t>(event), stream);
   }

@@ -17,20 +17,20 @@ namespace openreg {
 namespace {
 
 struct Hooks final : at::PrivateUse1HooksInterface {
-  // [hooks-init] Brought up by the first Python call that needs a device.
+  // [hooks-init] Runs at the first Python call that needs a device.
   void init() const override {
     initialize();
   }
   // [/hooks-init]
 
-  // [hooks-primary-context] A device is live once the backend is.
+  // [hooks-primary-context] A device is active once the backend is initialized.
   bool hasPrimaryContext(c10::DeviceIndex device) const override {
     check_device(device);
     return is_initialized();
   }
   // [/hooks-primary-context]
 
-  // [hooks-available] Built in, and available where a device is. Never raise.
+  // [hooks-available] Built in, and available if a device is; never throws.
   bool isBuilt() const override {
     return true;
   }
@@ -62,7 +62,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   // [/hooks-device]
 
-  // [hooks-default-generator] Override; the runtime validates and returns.
+  // [hooks-default-generator] Returns the generator that the runtime keeps.
   const at::Generator& getDefaultGenerator(
       c10::DeviceIndex device) const override {
     return default_generator(device);
@@ -75,7 +75,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   // [/hooks-new-generator]
 
-  // [hooks-device-from-ptr] An address alone tells its device.
+  // [hooks-device-from-ptr] The device is found from the address alone.
   at::Device getDeviceFromPtr(void* data) const override {
     TORCH_CHECK(
         is_device_address(data),

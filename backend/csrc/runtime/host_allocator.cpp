@@ -26,7 +26,7 @@ int64_t timed(Work&& work) {
   return duration_cast<microseconds>(steady_clock::now() - start).count();
 }
 
-// [host-allocator-use] What must be done before a freed block is used again.
+// [host-allocator-use] What must finish before a freed block is reused.
 struct DestroyEvent {
   void operator()(orEvent_t event) const {
     orEventDestroy(event);
@@ -102,9 +102,9 @@ struct PinnedCache : at::CachingHostAllocatorImpl<c10::Stream, Use> {
 };
 // [/host-allocator-cache]
 
-// [host-allocator-free] The device waits before it takes a block back.
-// PyTorch gives blocks up under its locks, and a thread that waits for one of
-// those may hold the interpreter's. So they are freed once it has let go.
+// [host-allocator-free] Blocks are freed later, when no lock is held.
+// Freeing waits for the device. PyTorch gives blocks up under its locks, and a
+// thread that waits for one of those may hold the interpreter's.
 void PinnedCache::free_block(Block* block) {
   const std::lock_guard lock(mutex_);
   given_up_.push_back(block->ptr_);
@@ -175,7 +175,7 @@ at::HostAllocator* host_allocator() {
   return pinned_allocator();
 }
 
-// [host-allocator-pinned] The device knows its blocks, wherever one points.
+// [host-allocator-pinned] Whether an address is anywhere in a pinned block.
 bool is_pinned(const void* address) {
   orPointerAttributes attributes{};
   return orPointerGetAttributes(&attributes, address) == orSuccess &&

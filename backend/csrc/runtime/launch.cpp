@@ -35,7 +35,7 @@ void release(void* args) noexcept {
 
 }  // namespace
 
-// [launch-queued] An error now is the kernel's own; later, the device's.
+// [launch-queued] An error at the call is thrown; a later one fails the device.
 void hand_to_stream(const Call& call, std::unique_ptr<QueuedWork> work) {
   work->threads = at::get_num_threads();
   raised = nullptr;

@@ -13,7 +13,7 @@
 
 namespace openreg {
 
-// [launch-call] Where the kernel of a call goes, looked up once.
+// [launch-call] The device and the stream of a call, looked up once.
 struct Call {
   // `operator_name` is as in "aten::add.Tensor", and stays readable, as
   // literals do.

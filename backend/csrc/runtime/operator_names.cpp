@@ -11,7 +11,7 @@ namespace openreg {
 
 constinit thread_local const Call* LoopOf::current = nullptr;
 
-// [operator-names-op] A trace keeps names, so an operator may be gone by then.
+// [operator-names-op] Names are copied, as a trace may outlive an operator.
 const char* name_of(const c10::OperatorHandle& op) {
   const std::atomic_ref listeners(orTraceSubscribers);
   if (listeners.load(std::memory_order_relaxed) == 0) [[likely]] {

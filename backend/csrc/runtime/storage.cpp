@@ -29,7 +29,7 @@ void close_storage(void* context) noexcept {
 
 }  // namespace
 
-// [storage-share] A storage is a part of a segment, and the segment is shared.
+// [storage-share] To share a storage is to share its whole segment.
 SharedStorage share_storage(const c10::Storage& storage) {
   auto* const impl = storage.unsafeGetStorageImpl();
   // "cuda" is the flag's name for every device.

@@ -17,7 +17,7 @@ using c10::DeviceIndex, c10::Stream, c10::StreamId;
 constexpr size_t max_devices = 16;
 constexpr size_t pool_size = 32;  // for each priority
 
-// [stream-id] What a stream's number says.
+// [stream-id] What is encoded in a stream's id.
 // 0 is the default stream. Odd numbers are the pool's: place and priority.
 // All else is the handle of a stream that somebody else made; handles are
 // even, because they are addresses.
@@ -160,7 +160,7 @@ Stream get_stream(DeviceIndex device) {
 }
 // [/stream-get]
 
-// [stream-exchange] Another stream, and the way back.
+// [stream-exchange] Sets the current stream and returns the one before.
 Stream exchange_stream(Stream stream) {
   const orStream_t handle = handle_of(stream);
   const Stream previous = get_stream(stream.device_index());
@@ -173,7 +173,7 @@ Stream default_stream(DeviceIndex device) {
   return make_stream(resolve(device), 0);
 }
 
-// [stream-hand-out] In turn, so that 32 users share a pool evenly.
+// [stream-hand-out] Handed out in turn, streams are shared evenly.
 Stream pool_stream(DeviceIndex device, int priority) {
   TORCH_CHECK(
       priority <= 0,

@@ -9,7 +9,7 @@
 
 namespace openreg {
 
-// [wait-hooks] How to let go of the interpreter's lock.
+// [wait-hooks] How a wait releases the interpreter's lock.
 // `release` returns what `acquire` needs, or NULL when this thread does not
 // hold the lock. Set once, by the bindings.
 struct InterpreterLock {

@@ -193,7 +193,7 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& target) {
 }
 // [/smallest-copy]
 
-// [smallest-storage] A tensor grows, or takes another storage.
+// [smallest-storage] Resizes a tensor, or gives it another storage.
 const Tensor& resize(
     const Tensor& self, IntArrayRef size, optional<at::MemoryFormat> format) {
   auto& impl = *self.unsafeGetTensorImpl();

@@ -27,7 +27,7 @@ namespace {
 
 namespace py = pybind11;
 
-// [bindings-init] From here on a forked child knows that it must not go on.
+// [bindings-init] From here on, a forked child refuses to use the device.
 void init() {
   at::globalContext().lazyInitDevice(at::kPrivateUse1);
   torch::utils::register_fork_handler_for_device_init(at::kPrivateUse1);
@@ -65,7 +65,7 @@ auto by_index() {
   return [](int64_t device) { return function(to_index(device)); };
 }
 
-// [bindings-generator] One Python object for one generator, however often asked.
+// [bindings-generator] One Python object per generator, however often asked.
 py::object get_default_generator(c10::DeviceIndex device) {
   const auto& generator = at::globalContext().defaultGenerator(
       c10::Device(at::kPrivateUse1, device));

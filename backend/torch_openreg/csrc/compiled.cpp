@@ -44,7 +44,7 @@ const char* keep_name(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
-// [compiled-arguments] A kernel's arguments, as words that it owns.
+// [compiled-arguments] A kernel's arguments, as machine words that it owns.
 // A number in a tensor of the CPU is read now, as it would be in eager mode.
 struct Arguments {
   explicit Arguments(size_t size) : size_(size) {
@@ -74,7 +74,7 @@ struct Arguments {
 };
 // [/compiled-arguments]
 
-// [compiled-tensor] Only a launch may follow an address of the device.
+// [compiled-tensor] A tensor is passed as an address that kernels can use.
 void Arguments::add(const at::Tensor& tensor, const char* kernel) {
   const void* address = nullptr;
   if (tensor.is_cpu() && tensor.dim() == 0) {
@@ -139,7 +139,7 @@ py::object make_kernel(const std::string& name, uintptr_t function) {
 }
 // [/compiled-kernel]
 
-// [compiled-empty] A result's memory, by a shorter way than torch.empty_strided.
+// [compiled-empty] A shorter way to a result's memory than empty_strided.
 c10::SmallVector<int64_t, 8> to_sizes(py::handle tuple) {
   c10::SmallVector<int64_t, 8> sizes;
   for (const py::handle size : tuple.cast<py::tuple>()) {

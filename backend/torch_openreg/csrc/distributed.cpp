@@ -8,7 +8,7 @@ namespace openreg {
 
 namespace py = pybind11;
 
-// [distributed-bind] c10d's own bindings are the base, so they call the rest.
+// [distributed-bind] The class inherits c10d's bindings for all other methods.
 void bind_distributed(py::module_& m) {
   using Backend = c10::intrusive_ptr<c10d::Backend>;
   py::class_<Collectives, c10d::Backend, c10::intrusive_ptr<Collectives>>(

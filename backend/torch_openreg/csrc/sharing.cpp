@@ -16,7 +16,7 @@ namespace {
 
 namespace py = pybind11;
 
-// [sharing-bindings] A storage becomes numbers, and numbers a storage.
+// [sharing-bindings] Turns a storage into numbers, and numbers into a storage.
 using Segment = std::tuple<int, size_t, size_t>;  // descriptor, offset, size
 
 std::tuple<Segment, size_t, size_t> share(const at::Storage& storage) {

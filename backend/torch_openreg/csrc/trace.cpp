@@ -31,7 +31,7 @@ using Record = std::tuple<
     uint64_t,     // work
     uint64_t>;    // nanoseconds
 
-// [trace-collect] Records come from the device's threads, which own no Python.
+// [trace-collect] Records come from the device's threads, which run no Python.
 // So they are kept in C++ until Python asks. A name may be gone by then.
 struct Trace {
   orSubscriber_t subscriber = nullptr;

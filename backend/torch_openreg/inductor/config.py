@@ -9,8 +9,8 @@ from torch.utils._config_module import install_config_module
 from torch_openreg import _C
 
 
-# [py-config-version] A cached graph holds code of the files beside this one.
-# It calls functions of the bindings, so it is of their build, too.
+# [py-config-version] A hash, so that no code of an older version is reused.
+# Cached code calls the bindings, so the hash includes their library.
 def _version() -> str:
     here = pathlib.Path(__file__).parent
     bindings = pathlib.Path(_C.__file__).parent / "lib/libtorch_bindings.so"

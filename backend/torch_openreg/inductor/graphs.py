@@ -37,7 +37,7 @@ def _users(tensor: Tensor) -> int:
     return int(torch._C._storage_Use_Count(storage._cdata))
 
 
-# [py-graphs-capture] What one capture takes for granted.
+# [py-graphs-capture] A capture, and the inputs that it relies on.
 class _Capture:
     """A compiled graph, captured with these inputs.
 
@@ -68,7 +68,7 @@ class _Capture:
 
     # [/py-graphs-capture]
 
-    # [py-graphs-moved] Whether it can still be launched.
+    # [py-graphs-moved] Which inputs have moved since the capture.
     def moved(self, inputs: list[Any]) -> set[int]:
         """The inputs that are no longer where the graph reads them."""
         return {
@@ -89,7 +89,7 @@ class _Capture:
     # [/py-graphs-moved]
 
 
-# [py-graphs-replayed] It stands in for a compiled graph on one stream.
+# [py-graphs-replayed] Takes the place of a compiled graph, on one stream.
 class _Replayed:
     def __init__(self, run: Run, code: CompiledFxGraph) -> None:
         self.run = run
@@ -161,7 +161,7 @@ class _Replayed:
     # [/py-graphs-launch]
 
 
-# [py-graphs-policy] Inductor asks it of each compiled graph.
+# [py-graphs-policy] Inductor calls this with each compiled graph.
 class GraphPolicy(CUDAGraphPolicy):
     def wrap_output(self, output_code: Any) -> Any:
         code: OutputCode = output_code

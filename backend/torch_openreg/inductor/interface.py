@@ -10,7 +10,7 @@ from torch.types import Device
 from torch_openreg import _C, openreg
 
 
-# [py-interface] Most of it is torch.openreg under other names.
+# [py-interface] Most methods are those of torch.openreg.
 class OpenRegInterface(DeviceInterface):
     device = openreg.device
     Event = openreg.Event

@@ -23,7 +23,7 @@ class _Cache(CppPythonBindingsCodeCache):
     _load_library_inner = CppCodeCache._load_library_inner
 
 
-# [py-kernels-compile] From source to what the Python of a graph calls.
+# [py-kernels-compile] Compiles source code for the graph's Python to call.
 def compile_kernel(
     async_compile: AsyncCompile, name: str, source: str
 ) -> LambdaFuture | Callable[..., None]:

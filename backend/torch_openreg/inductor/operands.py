@@ -21,7 +21,7 @@ def _device_of(value: Any) -> torch.device | None:
     return tensors[0].device if tensors else None
 
 
-# [py-operands-pass] A kernel is of the device that its first operand is on.
+# [py-operands-pass] Moves operands to the device that the kernel runs on.
 class MoveOperands(CustomGraphModulePass):
     """Copies to the device what an operator of the device reads elsewhere.
 

@@ -15,7 +15,7 @@ from torch._inductor.virtualized import V
 ENTRY = "openreg_kernel"
 
 
-# [py-scheduling-entry] A launch has one kind of argument: an array of words.
+# [py-scheduling-entry] A launch passes its arguments in one array of words.
 def _write_entry(types: Sequence[str]) -> str:
     """Returns C++ that calls `kernel` with arguments of `types`."""
 
@@ -36,7 +36,7 @@ def _write_entry(types: Sequence[str]) -> str:
 # [/py-scheduling-entry]
 
 
-# [py-scheduling-cpu] Code that Inductor would write for a CPU.
+# [py-scheduling-cpu] Has Inductor write the code that it writes for a CPU.
 def _as_cpu() -> Any:
     """Inductor takes a device that it does not know for one with Triton."""
     return config.patch(cuda_backend="cpp")
@@ -67,7 +67,7 @@ class Scheduling(CppScheduling):
 
     # [/py-scheduling-cpu]
 
-    # [py-scheduling-define] Each kernel is a name in the Python of its graph.
+    # [py-scheduling-define] Gives each kernel a name in the graph's Python.
     def define_kernel(
         self, src_code: str, nodes: Any, kernel_args: KernelArgs | None = None
     ) -> str:

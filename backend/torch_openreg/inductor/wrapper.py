@@ -70,7 +70,7 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
 
     # [/py-wrapper-create]
 
-    # [py-wrapper-lines] The lines that Inductor has only for devices it knows.
+    # [py-wrapper-lines] Lines that Inductor writes only for devices it knows.
     def _generate_kernel_call_helper(
         self, kernel_name: str, call_args: list[str], **_: Any
     ) -> None:
@@ -102,7 +102,7 @@ class _Subgraph(wrapper.SubgraphPythonWrapperCodegen, PythonWrapperCodegen):
     """A branch of torch.cond, say, in the file of its graph."""
 
 
-# [py-wrapper-refuse] A graph in C++ alone calls PyTorch by shims.
+# [py-wrapper-refuse] A graph without Python needs shims, so it is refused.
 class CppWrapperCodegen(CppWrapperCpu):
     @staticmethod
     def create(*args: Any, **kwargs: Any) -> Any:

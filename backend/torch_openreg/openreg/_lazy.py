@@ -27,7 +27,7 @@ _initialization_lock = threading.Lock()
 _waiting_seeds: dict[int, int] = {}
 
 
-# [py-init-query] Questions that may be asked without waking the device.
+# [py-init-query] Functions that do not initialize the backend.
 def device_count() -> int:
     """Returns the number of devices; 0 when there are none to be had."""
     return _C._get_device_count()
@@ -61,7 +61,7 @@ def init() -> None:
     _lazy_init()
 
 
-# [py-init-lazy] The first use of a device wakes the backend, once.
+# [py-init-lazy] The first use of a device initializes the backend, once.
 def _lazy_init() -> None:
     global _initialized
     if is_initialized():
@@ -102,7 +102,7 @@ def _finish() -> None:
         _C._drain_autograd()
 
 
-# [py-init-seed] Seeding alone does not wake the backend.
+# [py-init-seed] Seeding alone does not initialize the backend.
 def _seed_device(device: int, seed: int) -> None:
     """Seeds a device's generator, at once or when the backend wakes."""
     with _initialization_lock:

@@ -58,7 +58,7 @@ def set_device(device: Device) -> None:
 # [/py-device-current]
 
 
-# [py-device-context] A device for the time of a with statement.
+# [py-device-context] Makes a device current for a `with` statement.
 class device:
     """Makes a device current, and the former one again at the end.
 

@@ -25,7 +25,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-# [py-profiler-range] Ranges that need no block, on each thread its own.
+# [py-profiler-range] Ranges without a `with` block; each thread has its own.
 def range_push(message: str) -> int:
     """Begins a range inside those that this thread is in; returns its depth."""
     _thread.ranges.append(record_function(message))

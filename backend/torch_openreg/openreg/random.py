@@ -35,7 +35,7 @@ def _generator(device: Device = None) -> torch.Generator:
     return _C._get_default_generator(index)
 
 
-# [py-random-manual-seed] A seed for a device that is not awake waits for it.
+# [py-random-manual-seed] Before initialization, a seed is kept for later.
 def manual_seed(seed: int) -> None:
     """Seeds the generator of the current device.
 
@@ -101,7 +101,7 @@ def set_rng_state(new_state: torch.Tensor, device: Device = "openreg") -> None:
     _generator(device).set_state(new_state)
 
 
-# [py-random-all] All devices' states are taken, or none.
+# [py-random-all] Sets the states of all devices, or of none.
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
     """Gives all devices' generators their states, one a device, in order.
 

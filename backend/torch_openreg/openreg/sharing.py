@@ -52,7 +52,7 @@ _leases: dict[int, _Lease] = {}  # by the descriptor of our end
 _lock = threading.Lock()
 
 
-# [py-sharing-collect] A socket whose other end nobody has open hangs up.
+# [py-sharing-collect] A socket reports when nobody has its other end open.
 def ipc_collect() -> None:
     """Frees the memory that other processes have let go of.
 
@@ -83,7 +83,7 @@ def _close() -> None:
     _leases.clear()
 
 
-# [py-sharing-send] What is pickled is the way to the memory, not the bytes.
+# [py-sharing-send] The pickle says where the memory is; it holds no bytes.
 def _reduce_storage(storage: torch.UntypedStorage) -> tuple[Any, ...]:
     """Is called by `multiprocessing` for each storage that is sent."""
     if storage.device.type != "openreg":
@@ -150,7 +150,7 @@ def _rebuild_storage(
 # [/py-sharing-receive]
 
 
-# [py-sharing-register] Whatever multiprocessing sends passes here.
+# [py-sharing-register] The reducers for all that multiprocessing sends.
 def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
     """PyTorch's own, which forgets the conjugate and the negative bit."""
     reduced: tuple[Any, ...] = reductions.reduce_tensor(tensor)

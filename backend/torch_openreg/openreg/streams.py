@@ -175,7 +175,7 @@ def set_stream(stream: torch.Stream | None) -> None:
 # [/py-streams-current]
 
 
-# [py-streams-context] A stream for the time of a with statement.
+# [py-streams-context] Makes a stream current for a `with` statement.
 class StreamContext:
     """Makes a stream and its device current, and goes back at the end.
 

@@ -17,7 +17,7 @@ from torch_openreg.openreg.streams import current_stream
 __all__ = ["Gate", "Record", "sleep", "trace"]
 
 
-# [py-testing-gate] A stream that stands still until the host says so.
+# [py-testing-gate] Holds a stream back until the host opens it.
 class Gate:
     """Holds work of a stream back, so that what is pending is no accident.
 
@@ -51,7 +51,7 @@ def sleep(milliseconds: int, device: Device = None) -> None:
     _C._sleep(_get_device_index(device, optional=True), milliseconds)
 
 
-# [py-testing-trace] The device's own account of what it does.
+# [py-testing-trace] The device's records of what it does.
 class Record(NamedTuple):
     """Something that happened on a device."""
 

@@ -88,7 +88,7 @@ bool is_strided_output(
 
 }  // namespace
 
-// [arguments-devices] Two devices in one call are an error, as everywhere.
+// [arguments-devices] Two devices in one call are an error, as on any backend.
 void CommonDevice::add(const at::Tensor& tensor, bool written) {
   if (!tensor.defined()) {
     return;
@@ -110,8 +110,8 @@ bool is_generator(const c10::Argument& argument) {
          optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// [arguments-writes] What an operator writes.
-// The schemas of two do not say that they keep a running mean and variance.
+// [arguments-writes] Whether an operator writes this argument.
+// Two schemas do not say that the operator updates running statistics.
 bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
   if (const auto* const alias = argument.alias_info()) {
     return alias->isWrite();
@@ -155,7 +155,7 @@ c10::DeviceIndex device_of_call(
   return current_device();
 }
 
-// [arguments-generator] The CPU's generator that draws for the device's.
+// [arguments-generator] The CPU generator inside the device's, for the kernel.
 c10::IValue host_generator(
     c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value) {
   if (value.isGenerator()) {
@@ -168,7 +168,7 @@ c10::IValue host_generator(
 }
 // [/arguments-generator]
 
-// [arguments-list] A list keeps its type, as the object PyTorch looks for.
+// [arguments-list] Exchanges the tensors in a value; a list keeps its type.
 c10::IValue change_tensors(c10::IValue value, ChangeSides change) {
   if (value.isTensor()) {
     return change(value.toTensor());
@@ -216,8 +216,8 @@ void refuse_partial_overlap(
 }
 // [/arguments-overlap]
 
-// [arguments-outputs] What is not contiguous is written by a copy.
-// Kernels that draw go by the order of memory, and draw other numbers in it.
+// [arguments-outputs] An output that is not contiguous is written by a copy.
+// Kernels that draw fill memory in its order, so strides change the numbers.
 Exchanged order_outputs(
     const c10::FunctionSchema& schema, torch::jit::Stack* stack) {
   Exchanged exchanged;

@@ -91,7 +91,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& dst) {
   return copy_from(self, dst, /*non_blocking=*/false);
 }
 
-// [copy-lazy] A copy that is made at the first write to either.
+// [copy-lazy] A lazy copy, which is made at the first write to either tensor.
 // PyTorch would make it on the current device, which may be another.
 at::Tensor lazy_clone(const at::Tensor& self) {
   auto clone = at::native::_lazy_clone(self);

@@ -127,7 +127,7 @@ const at::Tensor& resize_(
       at::MemoryFormat::Preserve);
   auto& impl = *self.unsafeGetTensorImpl();
   const auto old_bytes = static_cast<int64_t>(impl.unsafe_storage().nbytes());
-  // [factory-resize] A new shape; the storage only ever grows.
+  // [factory-resize] Sets a new shape; the storage grows but never shrinks.
   if (impl.sizes() != size) {
     at::detail::check_size_nonnegative(size);
     if (c10::multiply_integers(size) != 0) {
@@ -155,7 +155,7 @@ at::Tensor& set_storage(
     at::IntArrayRef size,
     at::IntArrayRef stride) {
   at::detail::check_size_nonnegative(size);
-  // [factory-set] A tensor moves to another storage.
+  // [factory-set] Gives the tensor another storage.
   const size_t item = self.dtype().itemsize();
   if (source.device() == self.device() && storage_offset >= 0 &&
       c10::multiply_integers(size) != 0) {
@@ -178,7 +178,7 @@ at::Tensor& set_storage(
   // [/factory-set]
 }
 
-// [factory-set-whole] A tensor over a whole storage, or over an empty one.
+// [factory-set-whole] Makes a tensor over a whole storage, or an empty one.
 at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
   const auto items =
       static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());

@@ -41,7 +41,7 @@ const std::string& policy_of(const std::string& name) {
   return all;
 }
 
-// [fallback-policy] Refuse, or count, and perhaps warn.
+// [fallback-policy] Applies the policy: refuse, or count and perhaps warn.
 void obey_policy(const std::string& name) {
   std::unique_lock lock(state().mutex);
   const auto& policy = policy_of(name);
@@ -78,7 +78,7 @@ bool is_foundation(const std::string& name) {
   return names.count(name) != 0;
 }
 
-// [fallback-refuse] What cannot be done right on copies is refused.
+// [fallback-refuse] Refuses operators that copies cannot serve correctly.
 void refuse_foundation_and_views(
     const c10::FunctionSchema& schema, const std::string& name) {
   TORCH_CHECK_NOT_IMPLEMENTED(
@@ -98,8 +98,8 @@ void refuse_foundation_and_views(
 }
 // [/fallback-refuse]
 
-// [fallback-random] What draws must say from which generator.
-// Else it would draw from the CPU's, and the device's seed would count nothing.
+// [fallback-random] An operator that draws must take a generator.
+// Else it would draw from the CPU's, and the device's seed would do nothing.
 void refuse_hidden_draws(
     const c10::OperatorHandle& op, const std::string& name) {
   const auto& arguments = op.schema().arguments();
@@ -148,7 +148,7 @@ class Copies {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs_;
 };
 
-// [fallback-to-cpu] PyTorch's fallback asks this operator for its copies.
+// [fallback-to-cpu] PyTorch's fallback calls this operator to copy tensors.
 std::vector<at::Tensor> to_cpu(at::TensorList tensors) {
   std::vector<at::Tensor> result;
   for (const auto& tensor : tensors) {
@@ -251,8 +251,8 @@ void reset_fallback_counts() {
   state().warned.clear();
 }
 
-// [fallback-host-library] FBGEMM is a library for the host alone.
-// Its operators have one kernel for all devices, which follows data pointers
+// [fallback-host-library] FBGEMM's operators work only on host tensors.
+// They have one kernel for all devices, which dereferences data pointers
 // and packs weights into objects of the host's.
 static void refuse_host_library(
     const c10::OperatorHandle& op, torch::jit::Stack*) {
@@ -275,8 +275,8 @@ void register_refusals(torch::Library& library) {
 }
 // [/fallback-host-library]
 
-// [fallback-host-readers] The fallback where PyTorch has a kernel for all.
-// On copies it may follow its pointers.
+// [fallback-host-readers] The fallback for kernels that read host memory.
+// PyTorch has one kernel for all devices, which may read copies on the host.
 void register_host_readers(torch::Library& library) {
   for (const char* const name : host_readers) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&fallback>());

@@ -18,7 +18,7 @@ void register_dropout(torch::Library& library);
 // Refusals of what works with the host's tensors alone.
 void register_refusals(torch::Library& library);
 
-// [kernels-minimal] The minimal set, of which the minimal build is made.
+// [kernels-minimal] The minimal set of kernels, all that a minimal build has.
 inline void register_minimal_set(torch::Library& library) {
   register_factories(library);
   register_views(library);

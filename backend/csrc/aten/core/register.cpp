@@ -5,7 +5,7 @@ namespace openreg {
 
 constinit const bool has_full_set = true;
 
-// [register-aten] One block says what runs on the device, in order.
+// [register-aten] Registers the device's kernels, in an order that matters.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   register_minimal_set(library);
   if (full_operator_set()) {

@@ -14,7 +14,7 @@ bool is_dense(const at::Tensor& tensor) {
          tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense));
 }
 
-// [view-shallow-copy] A tensor may take the data of one on the other side.
+// [view-shallow-copy] Lets a tensor take the data of one on another device.
 // Module.to() asks this. Unless it hears yes, each parameter becomes a new
 // object: an optimizer keeps the old ones, and tied weights come apart.
 bool has_compatible_shallow_copy_type(
@@ -27,7 +27,7 @@ bool has_compatible_shallow_copy_type(
 
 }  // namespace
 
-// [view-register] Six views; select, transpose and their kin call as_strided.
+// [view-register] Six views; others, such as select, call as_strided.
 void register_views(torch::Library& library) {
   library.impl("view", &at::native::view);
   library.impl("as_strided", &at::native::as_strided_tensorimpl);

@@ -23,7 +23,7 @@ bool is_kernel_address(const void* address) {
   return address != nullptr && is_device_address(to_device(address));
 }
 
-// [alias-in-turn] Memory allocated in a turn must have no user left.
+// [alias-in-turn] Memory allocated during a turn must have no other user.
 // Another thread that launched behind this turn may have freed a block that
 // its queued work still uses. That is safe for what is launched later, but not
 // for us. With work waiting behind, or memory that only waiting could free, the
@@ -89,8 +89,8 @@ const c10::DispatchKeySet above_kernels =
     c10::DispatchKeySet(c10::DispatchKey::ADInplaceOrView) |
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 
-// [alias-marks] An alias has the marks of its tensor.
-// `dot` and `vdot` are given zeros without memory, and know them by the last.
+// [alias-marks] An alias keeps these dispatch keys of its tensor.
+// `dot` and `vdot` get zeros without memory, and know them by the last key.
 const c10::DispatchKeySet marks(
     {c10::DispatchKey::Conjugate,
      c10::DispatchKey::Negative,
@@ -119,7 +119,7 @@ at::Tensor make_view(
 
 }  // namespace
 
-// [alias-borrow] Metadata alone: the storage of an alias frees nothing.
+// [alias-borrow] Makes an alias that does not own its memory.
 at::Tensor borrow(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.is_privateuseone()) {
     return tensor;
@@ -167,7 +167,7 @@ OneResult::~OneResult() {
   only_result = SIZE_MAX;
 }
 
-// [alias-refusal] What a kernel refuses by its own name, refused by operator.
+// [alias-refusal] Rewrites a kernel's error so that it names the operator.
 // Where a message speaks of the CPU as of where the tensors are, it is
 // rewritten as well: "on CPU" and "CPUBoolType".
 void name_operator(
@@ -193,8 +193,8 @@ void name_operator(
 // [/alias-refusal]
 
 // [alias-shadow] A CPU storage over a device storage's bytes.
-// Lazy clones share memory until one of them is written. To ask for a mutable
-// address parts them, even if an argument that is only read came first.
+// Lazy clones share memory until one is written. Asking for a mutable address
+// separates them, even if an argument that is only read came first.
 const c10::Storage& Aliases::shadow_of(
     const c10::Storage& storage, bool written) {
   void* const address = to_kernel(
@@ -345,7 +345,7 @@ at::Tensor Aliases::adopt(const at::Tensor& result) {
       " and dtype ",
       result.scalar_type(),
       " are not supported");
-  // [alias-adopt] Results change sides without a copy.
+  // [alias-adopt] Results become device tensors without a copy.
   const auto& storage = result.storage();
   for (const auto& [device, shadow] : storages_) {
     if (shadow.is_alias_of(storage)) {

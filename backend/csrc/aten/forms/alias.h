@@ -30,9 +30,9 @@ namespace openreg {
 // In the place of a device, where a kernel's memory shall be the host's.
 constexpr c10::DeviceIndex host_memory = -1;
 
-// [alias-scope] While this lives, the thread runs a kernel.
+// [alias-scope] While this object lives, the thread runs a kernel.
 // CPU tensors that the kernel makes lie on the device `memory`, or on the host,
-// and the operators that it calls on its aliases pass autograd and autocast by.
+// and the operators that it calls on its aliases skip autograd and autocast.
 class KernelScope {
  public:
   explicit KernelScope(c10::DeviceIndex memory);
@@ -46,7 +46,7 @@ class KernelScope {
 };
 // [/alias-scope]
 
-// [alias-one-result] While this lives, a kernel in its turn makes one result.
+// [alias-one-result] While this object lives, a kernel makes one result.
 // A block of `bytes` may be the result, so it is the device's. All others are
 // workspace, and the host's.
 class OneResult {
@@ -213,7 +213,7 @@ auto launch_on_aliases(const Call& call, Kernel kernel, const Args&... args) {
 }
 // [/alias-results]
 
-// [alias-function] An operator, as a function computes it on aliases.
+// [alias-function] Makes an operator from a function that takes aliases.
 template <typename Op, auto function>
 struct OnAliases;
 

@@ -86,7 +86,7 @@ c10::IValue to_host(
     const auto prepared = prepare(tensor, written, needs, list);
     return aliases ? aliases->alias(prepared, written) : prepared;
   };
-  // [boxed-argument] What takes an argument's place in the CPU's call.
+  // [boxed-argument] What the CPU's kernel gets in place of an argument.
   return value.isDevice() ? c10::IValue(c10::Device(c10::kCPU))
                           : change_tensors(std::move(value), alias);
   // [/boxed-argument]
@@ -149,8 +149,8 @@ void alias_kernel(const c10::OperatorHandle& op, Stack* stack) {
   call_on_aliases<c10::DispatchKey::CPU, Needs::kDtypes>(op, stack);
 }
 
-// [boxed-contiguous] Kernels that take what they read for contiguous.
-// Of other strides they read other values, or what is not theirs.
+// [boxed-contiguous] Kernels that assume contiguous arguments.
+// With other strides they read wrong values, or out of bounds.
 static bool wants_contiguous(const std::string& name) {
   static const std::set<std::string> names{
       "_embedding_bag",
@@ -167,7 +167,7 @@ static bool wants_contiguous(const std::string& name) {
 }
 // [/boxed-contiguous]
 
-// [boxed-keys] One instance for each kind of tensor.
+// [boxed-keys] One instance of the boxed kernel for each kind of tensor.
 template <c10::DispatchKey key, Needs needs = Needs::kNothing>
 static torch::CppFunction kernel() {
   return torch::CppFunction::makeFromBoxedFunction<
@@ -200,7 +200,7 @@ static void register_alias_kernel(
   library.impl(name.c_str(), kernel_under(key, name.substr(0, name.find('.'))));
 }
 
-// [boxed-register] Every operator with a CPU kernel and none of ours.
+// [boxed-register] Covers each operator that has a CPU kernel and none here.
 void register_alias_kernels(
     torch::Library& library, const char* name_space, c10::DispatchKey key) {
   const auto ours = c10::toRuntimePerBackendFunctionalityKey(
@@ -217,7 +217,7 @@ void register_alias_kernels(
 }
 // [/boxed-register]
 
-// [boxed-host-bound] One kernel for all devices, which is the CPU's.
+// [boxed-host-bound] Operators whose kernel for all devices is the CPU's.
 // It knows the CPU's name only or, as in `addr_`, needs the CPU's own to see
 // that its result is an argument; or it reads as only the host may.
 void register_host_bound(torch::Library& library) {

@@ -37,7 +37,7 @@ inline at::Tensor make_result(
                                sizes, strides, device_allocator(), keys, dtype);
 }
 
-// [structured-functional] A structured kernel that makes its result itself.
+// [structured-functional] A structured kernel that allocates its result.
 template <typename Kernel>
 struct Functional final : Kernel {
   at::Tensor output;
@@ -70,7 +70,7 @@ bool is_one_of(c10::ScalarType type) {
   return ((type == types) || ...);
 }
 
-// [structured-refuse] What `meta` leaves to `impl` to check.
+// [structured-refuse] Checks that `meta` leaves to `impl`.
 // A CPU kernel looks at the dtype when it runs. These are the dtypes that all
 // of them have code for; most of them have it for bool as well.
 inline bool every_kernel_takes(c10::ScalarType type) {
@@ -105,8 +105,8 @@ template <
     typename Signature = typename Op::schema>
 struct Structured;
 
-// [structured-launch] `meta` here, `impl` here or on the stream.
-// What `impl` might refuse, and what it lacks, are for the boxed kernel.
+// [structured-launch] `meta` runs at the call, `impl` then or on the stream.
+// Calls that `impl` might refuse, or lacks code for, take the boxed kernel.
 template <typename Op, typename Kernel, auto cannot_refuse, typename... Args>
 struct Structured<Op, Kernel, cannot_refuse, at::Tensor(Args...)> {
   static at::Tensor call(Args... args) {

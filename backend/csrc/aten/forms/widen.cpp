@@ -29,7 +29,7 @@ struct Widening {
   std::string operators;
 };
 
-// [widen-table] Which dtypes the library lacks, what it has, and for what.
+// [widen-table] The missing dtypes, the dtype to use, and the operators.
 const std::vector<Widening>& widenings() {
   using enum ScalarType;
   static const auto* const table = new std::vector<Widening>{

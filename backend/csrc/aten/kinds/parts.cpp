@@ -16,7 +16,7 @@ const c10::DispatchKeySet kinds(
      c10::DispatchKey::Quantized,
      c10::DispatchKey::NestedTensor});
 
-// [parts-keys] The kind of a tensor and its backend are two halves of one key.
+// [parts-keys] A dispatch key combines a tensor's kind with its backend.
 c10::DispatchKeySet keys_on(const at::Tensor& tensor, c10::Device device) {
   const auto backend = device.is_cpu() ? c10::BackendComponent::CPUBit
                                        : c10::BackendComponent::PrivateUse1Bit;
@@ -64,7 +64,7 @@ void restride(const at::Tensor& to, const at::Tensor& from) {
       source->sizes(), source->strides(), source->storage_offset());
 }
 
-// [parts-quantized] The codes of a quantized tensor, and what they mean.
+// [parts-quantized] The codes of a quantized tensor, and its quantizer.
 void assign_quantized(
     const at::Tensor& to, const at::Tensor& from, ChangeSides change) {
   restride(to, from);
@@ -83,7 +83,7 @@ at::Tensor make_quantized(
 }
 // [/parts-quantized]
 
-// [parts-nested] One buffer; the host knows where each tensor is in it.
+// [parts-nested] A nested tensor is one buffer; its offsets are on the host.
 // The keys are the buffer's with one half exchanged, and autograd's own key.
 at::Tensor make_nested(const at::Tensor& tensor, ChangeSides change) {
   const auto* const nested = at::native::get_nested_tensor_impl(tensor);
@@ -119,7 +119,7 @@ at::Tensor codes_of(const at::Tensor& quantized) {
   return result;
 }
 
-// [parts-quantizer] A quantizer has numbers, or tensors of them.
+// [parts-quantizer] A quantizer holds two numbers, or two tensors of them.
 at::QuantizerPtr change_quantizer(
     const at::QuantizerPtr& quantizer, ChangeSides change) {
   const auto* const channels =

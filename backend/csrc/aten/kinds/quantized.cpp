@@ -61,7 +61,7 @@ at::Tensor copy_from(
       self.scalar_type(),
       " cannot be copied, because its elements share bytes; expected a whole "
       "tensor");
-  // [quantized-copy] A copy of codes takes along what they mean.
+  // [quantized-copy] A copy of the codes brings the quantizer along.
   codes_of(dst).copy_(from, non_blocking);
   const auto move = [&](const at::Tensor& t) { return t.to(dst.device()); };
   at::set_quantizer_(dst, change_quantizer(self.quantizer(), move));
@@ -69,7 +69,7 @@ at::Tensor copy_from(
   // [/quantized-copy]
 }
 
-// [quantized-to] PyTorch's own forgets the device where memory has gaps.
+// [quantized-to] PyTorch's own `to` loses the device if memory has gaps.
 at::Tensor to_copy(
     const at::Tensor& self,
     std::optional<at::ScalarType> dtype,

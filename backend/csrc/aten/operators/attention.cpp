@@ -43,7 +43,7 @@ int64_t choose(
     const Tensor& value,
     const Bias& bias,
     Options... options) {
-  // [attention-choice] The arguments alone decide the form of attention.
+  // [attention-choice] The arguments decide which form of attention runs.
   if (!full_operator_set() || query.is_nested() || !has_memory(query) ||
       !has_memory(key) || !has_memory(value)) {
     return static_cast<int64_t>(at::SDPBackend::math);

@@ -48,7 +48,7 @@ auto symbolic(T option) {
   }
 }
 
-// [convolution-result] In which order the CPU's kernel for these would write.
+// [convolution-result] The memory format that the CPU's kernel would use.
 template <typename... Options>
 at::MemoryFormat convolution_format(
     const at::Tensor& input,
@@ -84,7 +84,7 @@ at::Tensor convolution(
   }
   const auto sizes = convolution_sizes(input, weight, options...);
   if (call.runs_inline()) {
-    // [convolution-forward] On an idle stream the CPU's kernel makes its result.
+    // [convolution-forward] On an idle stream, the kernel makes its result.
     const OneResult memory(c10::multiply_integers(sizes) * input.itemsize());
     return launch_on_aliases(
         call, &at::convolution, input, weight, bias, options...);

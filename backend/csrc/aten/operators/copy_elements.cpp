@@ -13,7 +13,7 @@
 namespace openreg {
 namespace {
 
-// [copy-elements-kernel] What converts or moves strided elements is a kernel.
+// [copy-elements-kernel] A kernel copies what is converted or strided.
 // It is ATen's copy kernel on aliases. Both sides are where a kernel may look:
 // device memory through its alias, host memory as it is.
 void launch_copy(const at::Tensor& src, const at::Tensor& dst) {
@@ -32,7 +32,7 @@ void launch_copy(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-elements-kernel]
 
-// [copy-elements-peers] Between two devices, a copy has its place in both their streams.
+// [copy-elements-peers] A copy between devices is ordered in both streams.
 void copy_between_devices(const at::Tensor& src, const at::Tensor& dst) {
   const auto here = get_stream(src.device().index());
   const auto there = get_stream(dst.device().index());
@@ -73,7 +73,7 @@ bool convert_on_device(const at::Tensor& src, const at::Tensor& dst) {
 }
 // [/copy-elements-convert]
 
-// [copy-elements-item] One element to the host, as item() wants it.
+// [copy-elements-item] Copies one element to the host, for item().
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   TORCH_CHECK(
       self.numel() == 1,
@@ -104,7 +104,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
 
 }  // namespace
 
-// [copy-elements-ways] A kernel copies, where both ends are in its reach.
+// [copy-elements-ways] Chooses one of three ways to copy elements.
 void copy_elements(
     const at::Tensor& src, const at::Tensor& dst, bool non_blocking) {
   const bool one_side = src.device().type() == dst.device().type();

@@ -48,7 +48,7 @@ at::Tensor& fill_tensor(at::Tensor& self, const at::Tensor& value) {
   return self;
 }
 
-// [fill-zero] Zeros in one piece of memory are bytes, which the engine sets.
+// [fill-zero] The copy engine fills dense memory with zeros.
 at::Tensor& zero_(at::Tensor& self) {
   if (!most_kernels_take(self) || !self.is_non_overlapping_and_dense()) {
     return fill_scalar(self, 0);

@@ -18,7 +18,7 @@ at::Tensor index_select(
   if (!cannot_refuse) {
     return Boxed<at::_ops::index_select>::call(self, dim, index);
   }
-  // [indexing-select] A shape that this function works out by itself.
+  // [indexing-select] The result's shape is computed at the call.
   auto sizes = self.sizes().vec();
   sizes[dim < 0 ? dim + self.dim() : dim] = index.size(0);
   auto result = make_result(sizes, {}, self.options());

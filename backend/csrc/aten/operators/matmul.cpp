@@ -24,8 +24,8 @@ bool fit_together(
 
 }  // namespace
 
-// [matmul-register] A matrix product is one line.
-// What `meta` does not check takes its turn, so that it is refused at the call.
+// [matmul-register] Registering a matrix product takes one line.
+// A call that `impl` might refuse takes its turn, so that it fails at the call.
 void register_matmul(torch::Library& library) {
   using namespace at::native;
   namespace op = at::_ops;

@@ -21,7 +21,7 @@
 namespace openreg {
 namespace {
 
-// [pointwise-stub] The device's loop: shift the addresses, call the CPU's.
+// [pointwise-stub] The device's loop shifts addresses and calls the CPU's.
 template <auto* stub, typename Function>
 struct Shifted;
 
@@ -48,7 +48,7 @@ constexpr auto shifted =
     &Shifted<stub, typename std::remove_pointer_t<decltype(stub)>::FnPtr>::call;
 // [/pointwise-stub]
 
-// [pointwise-in-place] A structured kernel whose result is given: self, or out=.
+// [pointwise-in-place] A structured kernel that writes to self or to out=.
 template <typename Kernel>
 struct Into final : Kernel {
   explicit Into(const at::Tensor& given) : output(given) {}
@@ -75,7 +75,7 @@ struct Into final : Kernel {
 };
 // [/pointwise-in-place]
 
-// [pointwise-convert] Which operands need no conversion.
+// [pointwise-convert] Whether operands need no conversion.
 // On the device an iterator leaves type promotion to the kernel, and a CPU
 // kernel expects it done. So all are of one dtype; a number may be the host's.
 inline bool needs_no_conversion(
@@ -147,7 +147,7 @@ bool cannot_refuse(const Args&... args) {
   return (goes_with_all(args) && ...);
 }
 
-// [pointwise-launch] `meta`, and then one of the two second halves.
+// [pointwise-launch] Runs `meta`, then `impl` or, later, the CPU's operator.
 // `Out` is the CPU's operator with the result as its last argument.
 template <typename Out, typename Kernel, typename... Args>
 void launch_halves(Kernel& kernel, const char* name, const Args&... args) {
@@ -171,7 +171,7 @@ void launch_halves(Kernel& kernel, const char* name, const Args&... args) {
 }
 // [/pointwise-launch]
 
-// [pointwise-out] With out=: on shifted addresses, or by the alias kernel.
+// [pointwise-out] With out=: on shifted addresses, or by the boxed kernel.
 template <typename Kernel, typename Op, typename... Args>
 at::Tensor& write_out(at::Tensor& out, const Args&... args) {
   if (out.is_privateuseone()) {
@@ -195,7 +195,7 @@ enum class Takes { kAll, kFloats };
 template <typename Row, typename Op, typename Signature = typename Op::schema>
 struct Form;
 
-// [pointwise-forms] A new result or self, by the signature.
+// [pointwise-forms] The signature decides between a new result and self.
 template <
     typename Row,
     typename Op,
@@ -211,7 +211,7 @@ struct Form<Row, Op, Result(Self, T...)> {
 };
 // [/pointwise-forms]
 
-// [pointwise-row] PyTorch's kernel, the CPU's operator, and which dtypes.
+// [pointwise-row] A row: PyTorch's kernel, the CPU's operator, and dtypes.
 // `numbers` are arguments that the kernel has and the operator has not.
 template <typename Kernel, typename Out, Takes takes, int... numbers>
 struct Row {

@@ -171,7 +171,7 @@ constexpr auto lstm_input = &lstm<bool, int64_t, double, bool, bool, bool>;
 
 }  // namespace
 
-// [recurrent-register] The override is registered above autograd, too.
+// [recurrent-register] The override is registered under autograd, too.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   if (full_operator_set()) {
     library.impl("lstm.input", lstm_input);

@@ -17,7 +17,7 @@ bool takes_sum(
          every_kernel_takes(dtype.value_or(at::kFloat));
 }
 
-// [reduction-nansum] The CPU's kernel takes no complex numbers, its sum does.
+// [reduction-nansum] The CPU has no complex nansum, so sum computes it.
 // Both have the same arguments.
 void nansum(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   auto& value = (*stack)[stack->size() - op.schema().arguments().size()];

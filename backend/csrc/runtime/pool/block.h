@@ -64,7 +64,7 @@ struct Pool::Block {
 };
 // [/block-part]
 
-// [block-arena] What is free belongs to a stream.
+// [block-arena] Free blocks belong to a stream.
 struct Pool::Arena {
   struct BySize {
     using is_transparent = void;
@@ -123,7 +123,7 @@ inline void Pool::remove_free(const Block& block) {
   }
 }
 
-// [block-at] From an address to its block.
+// [block-at] Finds the block of an address.
 inline Pool::Block*& Pool::block_at(const void* address) {
   return table_[(reinterpret_cast<uintptr_t>(address) - begin_) / unit_bytes];
 }
@@ -139,7 +139,7 @@ inline Pool::Block* Pool::live_block(const void* address) {
 }
 // [/block-at]
 
-// [block-take-back] Free, but not joined: it may be wanted again at once.
+// [block-take-back] Freed but not merged, since it may be wanted again at once.
 inline void Pool::take_back(Block* block) {
   block->freed_at = clock_;
   if (block->bytes >= options_.max_split_bytes) [[unlikely]] {

@@ -121,7 +121,7 @@ orError_t Pool::allocate(void** address, size_t bytes, orStream_t stream) {
 }
 // [/pool-allocate]
 
-// [pool-free] Back onto the list of its stream, unless others use it still.
+// [pool-free] Puts a block on its stream's list, unless others use it.
 size_t Pool::free(void* address) noexcept {
   Lock lock(lock_);
   Block* const block = live_block(address);
@@ -144,7 +144,7 @@ size_t Pool::free(void* address) noexcept {
 }
 // [/pool-free]
 
-// [pool-merge] Joined with its neighbours, a block can serve larger requests.
+// [pool-merge] Merged with its neighbours, a block serves larger requests.
 void Pool::merge(Block* block) {
   block->state = Block::idle;
   if (Block* const next = block->next; next && next->state == Block::idle) {
@@ -197,7 +197,7 @@ void Pool::erase_free(Block* block) {
   remove_free(*block);
 }
 
-// [pool-find] Each step costs more than the one before, and is rarer.
+// [pool-find] The steps of a search, each costlier and rarer than the last.
 orError_t Pool::find(Lock& lock, Arena& arena, size_t bytes, Block** block) {
   if ((*block = best_fit(arena, bytes)) != nullptr) {
     return orSuccess;

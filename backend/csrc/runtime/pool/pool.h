@@ -55,7 +55,7 @@ struct PoolCount {
   }
 };
 
-// [pool-stats] What a pool counts.
+// [pool-stats] The counters of a pool.
 enum PoolMeasure : size_t {
   pool_allocation,  // blocks that the program holds, and
   pool_allocated_bytes,

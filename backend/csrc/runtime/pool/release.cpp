@@ -23,7 +23,7 @@ static orError_t query(orEvent_t event, orStream_t stream) {
   return answer == orErrorStreamCaptureUnsupported ? query(stream) : answer;
 }
 
-// [release-private] Memory of graphs has an odd number for a stream.
+// [release-private] Memory of graphs gets an odd number in place of a stream.
 // Handles of streams are even, since they are addresses.
 orStream_t Pool::private_arena(uint64_t number) {
   return reinterpret_cast<orStream_t>(number << 1 | 1);
@@ -54,7 +54,7 @@ uint64_t Pool::private_pool_of(const void* address) {
 }
 // [/release-private]
 
-// [release-record-stream] Its own stream needs no note, and another only one.
+// [release-record-stream] Another stream is noted once, its own never.
 bool Pool::record_stream(void* address, orStream_t stream) {
   Lock lock(lock_);
   Block* const block = live_block(address);
@@ -70,7 +70,7 @@ bool Pool::record_stream(void* address, orStream_t stream) {
 }
 // [/release-record-stream]
 
-// [release-wait] A block waits for what its other streams have been given so far.
+// [release-wait] A block waits for the work that its other streams have now.
 void Pool::wait_for_streams(Block* block) {
   block->state = Block::waiting;
   add(block->kind, pool_waiting, 1);
@@ -105,7 +105,7 @@ void Pool::collect_waiting() {
 }
 // [/release-wait]
 
-// [release-record-event] NULL when the device cannot: a free must not fail.
+// [release-record-event] NULL if recording fails: a free must not fail.
 orEvent_t Pool::record_event(orStream_t stream) {
   auto& spare = spare_events_[stream];
   orEvent_t event = nullptr;
@@ -161,8 +161,8 @@ void Pool::release(Lock& lock, size_t enough) {
 }
 // [/release-segments]
 
-// [release-in-turn] Without a wait, only what is at rest can go.
-// Those that this thread would wait for may be waiting for its turn to end, or
+// [release-in-turn] Releases only what is idle, without waiting.
+// The work to wait for may itself be waiting for this thread's turn to end, or
 // for the launch of a graph.
 void Pool::release_at_rest(Lock& lock, size_t enough) {
   const std::unique_lock alone(release_mutex_, std::try_to_lock);
@@ -173,7 +173,7 @@ void Pool::release_at_rest(Lock& lock, size_t enough) {
 }
 // [/release-in-turn]
 
-// [release-alone] Detached first, so that nobody gets a block meanwhile.
+// [release-alone] Segments are detached first, so nobody gets a block there.
 void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
   if (!waiting_.empty()) {
     if (may_wait) {
@@ -200,7 +200,7 @@ void Pool::release_alone(Lock& lock, size_t enough, bool may_wait) {
 }
 // [/release-alone]
 
-// [release-users] The streams that freed blocks wait for, of whatever device.
+// [release-users] The streams that freed blocks wait for, on any device.
 void Pool::wait_for_users(Lock& lock) {
   std::vector<orStream_t> streams;
   for (const auto& [stream, queue] : waiting_) {
