@@ -20,7 +20,7 @@ def of_point(row: Row) -> tuple[str, ...]:
     seen = row.told or said(row.symptom)
     if row.symptom.startswith("ends with "):
         seen = f"The process {row.symptom}."
-    where = f"[]({row.code})" if row.code else "next"
+    where = f"[]({row.code})" if row.code else "not yet"
     needed = "yes" if row.needed else "no"
     return row.what + row.mark, needed, seen, where
 
