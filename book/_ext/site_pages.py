@@ -28,7 +28,7 @@ RELATED = 6
 LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 # A word of the glossary; and those that also mean other things here.
 TERM = re.compile(r"^(?! |```)(.+)\n  ", re.M)
-LOOSE = {"block", "region"}
+LOOSE = {"block"}
 LOST = """<h1>Nothing is here</h1>
 <p>The address leads to no page: it may have been renamed, which the
 <a href="about/changelog.html">changelog</a> would say.</p>
