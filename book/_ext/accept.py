@@ -4,8 +4,6 @@ Text that still matches stays, with its `...`. New text goes through the
 normalisers, so that what differs from run to run is `...` from the beginning.
 """
 
-from __future__ import annotations
-
 import doctest
 import re
 import site

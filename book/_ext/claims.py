@@ -6,8 +6,6 @@ a dot, as in `proves("guard.exchangeDevice")`; a test that is made from the rows
 of a table says `proves("frontend.*")`, for those that no other test names.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

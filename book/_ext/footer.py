@@ -5,8 +5,6 @@
 says what a full run of the tests has run of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from html import escape
 from typing import Any
@@ -35,6 +33,7 @@ class Claim(SphinxRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         name, anchor = self.text, f"claim-{self.text}"
+        note(self.env, name)
         rows = "".join(
             f'<a href="{address}"><code>{test}</code></a>'
             for test, address in proofs(self.env, name)
@@ -46,9 +45,7 @@ class Claim(SphinxRole):
             f'<span popover id="{anchor}-by" class="claim-tests">'
             f"<b>{escape(name)}</b> is proven by {rows}</span>"
         )
-        labels = self.env.domains.standard_domain
-        labels.anonlabels[anchor] = self.env.docname, anchor
-        labels.labels[anchor] = self.env.docname, anchor, name
+        listing.label(self.env, anchor, name)
         # Names of tests would be a tenth of the words that are searched.
         mark = nodes.inline("", "", ids=[anchor], classes=["no-search"])
         mark += nodes.raw("", html, format="html")
@@ -59,20 +56,30 @@ class Proven(SphinxRole):
     """A small link at a row, to the test that proves it."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        links = " ".join(
-            f'<a class="proven" href="{address}" '
-            f'aria-label="Proven by {test.name}" title="{test}">✓</a>'
-            for test, address in proofs(self.env, self.text)
+        note(self.env, self.text)
+        html = (
+            f'<span id="claim-{self.text}">{marks(self.env, self.text)}</span>'
         )
-        html = f'<span id="claim-{self.text}">{links}</span>'
         return [nodes.raw("", html, format="html")], []
+
+
+def note(env: BuildEnvironment, name: str) -> None:
+    """That this page has the claim or row, to which its tests lead back."""
+    env.metadata[env.docname].setdefault("claims", {})[name] = True
+
+
+def marks(env: BuildEnvironment, name: str) -> str:
+    return " ".join(
+        f'<a class="proven" href="{address}" '
+        f'aria-label="Proven by {test.name}" title="{test}">✓</a>'
+        for test, address in proofs(env, name)
+    )
 
 
 def proofs(
     env: BuildEnvironment, name: str
 ) -> Iterator[tuple[claims.Test, str]]:
-    """The tests of a claim or a row of this page, each with its address."""
-    env.metadata[env.docname].setdefault("claims", {})[name] = True
+    """The tests of a claim or a row, each with its address from this page."""
     up = "../" * env.docname.count("/")
     for test in claims.proofs().get(name, []):
         env.note_dependency(str(regions.ROOT / test.file))
@@ -94,22 +101,17 @@ def summary(
         ran = [record["regions"][region.name] for region in shown]
         files = plural(len({region.file for region in shown}), "file")
         lines = plural(sum(filter(None, ran)), "line")
-        parts.append(
-            f"{plural(len(shown), 'listing')} of {files}, whose {lines} of "
-            f"code all ran"
-        )
+        of = f"{plural(len(shown), 'listing')} of {files}"
+        parts.append(f"{of}, whose {lines} of code all ran")
         if silent := sum(not lines for lines in ran):
             parts.append(f"{silent} of them without a line that can run")
     if examples := record["examples"].get(page):
         parts.append(f"{plural(examples, 'example')} run and compared")
     if made:
-        tests = sum(len(record["claims"][name]) for name in made)
-        parts.append(
-            f"{plural(len(made), 'claim')} with {plural(tests, 'test')}"
-        )
-    parts.append(
-        f"torch {record['torch']}, {record['commit']}, {record['date']}"
-    )
+        tests = plural(sum(len(record["claims"][x]) for x in made), "test")
+        parts.append(f"{plural(len(made), 'claim')} with {tests}")
+    taken = record["commit"], record["date"]
+    parts.append(", ".join([f"torch {record['torch']}", *taken]))
     return "Checked: " + "; ".join(parts) + "."
 
 

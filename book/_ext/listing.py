@@ -5,8 +5,6 @@ installed PyTorch, `{generated}` a table made from the real package, and
 `{drawing}` an SVG.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util
@@ -50,6 +48,12 @@ def find_once(lines: list[str], text: str, where: str) -> int:
             f"it must stand in exactly one"
         )
     return found[0]
+
+
+def label(env: BuildEnvironment, name: str, says: str) -> None:
+    """Lets pages link to a place: [a text](#name), or [](#name) as it says."""
+    env.domains.standard_domain.anonlabels[name] = env.docname, name
+    env.domains.standard_domain.labels[name] = env.docname, name, says
 
 
 class Code(LiteralInclude):
@@ -113,10 +117,7 @@ class Listing(Code):
         frame[0] += here
         about = self.env.metadata[self.env.docname]
         about.setdefault("listings", []).append(region)
-        # Lets pages link to a listing: [its text](#name).
-        labels = self.env.domains.standard_domain
-        labels.anonlabels[name] = self.env.docname, name
-        labels.labels[name] = self.env.docname, name, frame[0][0].astext()
+        label(self.env, name, frame[0][0].astext())
         return [frame]
 
 

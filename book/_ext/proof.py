@@ -6,8 +6,6 @@ regions, and fails if a line that the book shows was never run, or an example
 was not. The site prints what it wrote.
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json

@@ -5,13 +5,10 @@ A region is what a listing shows: the lines between two comments,
 listings true are in `check`, which takes texts and answers with sentences.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from posixpath import dirname, relpath
 
@@ -66,22 +63,9 @@ KINDS = {
 # Directives that hold Markdown, whose fences count like any other.
 CONTAINERS = {"{container}", "{tabs}", "{tab}", "{group-tab}"}
 
-# The version that a perishable fact was found in, and the one installed.
-# A message that names another version than the installed one is no fact.
-AS_OF = re.compile(
-    r"(?:\(torch|holds for torch|(?<!against )(?<!but )PyTorch) (\d+\.\d+)\b"
-)
-PIN = re.compile(r'"torch==(\d+\.\d+)')
-
 # Elements of HTML but the two that fold an answer; and what is code in a line.
 HTML = re.compile(r"<(?!/?(?:details|summary)\b|https?:)/?[a-z][\w-]*", re.I)
 CODE = re.compile(r"(`+).+?(?<!`)\1(?!`)|^:[\w-]+: .*")
-
-# The last line of an example program: how it ends.
-EXPECT = re.compile(
-    r"(?:#|//) expect: (?:(?P<ok>ok)|exit (?P<exit>[1-9]\d*)|"
-    r"build-error: (?P<says>.+))"
-)
 
 
 @dataclass(frozen=True)
@@ -318,54 +302,6 @@ def check_html(page: str, text: str) -> Iterator[str]:
     for number, line, kind in scan(text):
         if not kind and (tag := HTML.search(CODE.sub("", line))):
             yield f"{page}:{number}: {tag[0]} is HTML: write Markdown"
-
-
-def check_versions(texts: Mapping[str, str]) -> Iterator[str]:
-    """What was found in a version of PyTorch was found in the pinned one."""
-    pin = PIN.search(texts.get("pyproject.toml", ""))
-    for file, text in texts.items():
-        for number, line in enumerate(text.splitlines(), 1):
-            for version in AS_OF.findall(line):
-                if not pin or version != pin[1]:
-                    yield (
-                        f"{file}:{number}: was found in torch {version}, but "
-                        f"torch {pin and pin[1]} is pinned; look again and "
-                        f"mend the mark"
-                    )
-
-
-def check_examples(
-    examples: Mapping[str, str],
-    pages: Mapping[str, str],
-    tests: Mapping[str, str],
-) -> Iterator[str]:
-    """Every program says how it ends, and a page or a test shows that."""
-    consoles = [
-        fence.body
-        for page, text in pages.items()
-        for fence in find_fences(page, text)
-        if fence.kind == "console"
-    ]
-    for file, text in examples.items():
-        name = file.removeprefix("backend/examples/")
-        end = EXPECT.fullmatch(text.rstrip().rpartition("\n")[2])
-        runs = [
-            body
-            for body in consoles
-            for named in re.findall(r"backend/examples/([\w*./]+)", body)
-            if fnmatchcase(name, named)
-        ]
-        quoted = re.compile(
-            rf'["/]{Path(file).stem}(?:{Path(file).suffix})?["\s]'
-        )
-        if end is None:
-            yield f"{file}: its last line is no `expect: ok` or `exit N`"
-            continue
-        says = f"exit status {end['exit']}" if end["exit"] else end["says"]
-        if says and not any(says in body for body in runs):
-            yield f"{file}: no page shows its end, {says!r}"
-        elif not runs and not any(map(quoted.search, tests.values())):
-            yield f"{file}: no page and no test runs it"
 
 
 def pages_of(pages: Mapping[str, str]) -> dict[str, str]:

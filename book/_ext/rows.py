@@ -7,8 +7,6 @@ can prove says why in `untested`; one that an example meets, on which page, in
 `[columns]` is no row: it says how the rows of a file, or a table, are shown.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

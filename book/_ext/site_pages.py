@@ -4,8 +4,6 @@ A page for dead addresses, lists for machines (`llms.txt`, `sitemap.xml`),
 related pages, and words that lead to the glossary.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter

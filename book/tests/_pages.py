@@ -3,8 +3,6 @@
 The texts of samples stand in files.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Iterator

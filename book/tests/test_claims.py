@@ -1,10 +1,9 @@
 """Claims and the tests that prove them, checked both ways."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
+from _pages import samples
 
 import claims
 
@@ -16,18 +15,15 @@ PROOF = """
 @pytest.mark.parametrize("x", [1])
 def test_order(x): ...
 """
-
-WRONG = {
-    "no test proves 'stream-order'": (MADE, ""),
-    "no page claims 'stream-order'": ("", PROOF),
-    "is made at book/chapters/stream.md:1": (MADE + MADE, PROOF),
-    "named in words-with-hyphens": ("{claim}`Order`", ""),
-}
+SAMPLES = samples("claims")
+WRONG, WRONG_ROWS = SAMPLES["wrong"], SAMPLES["wrong_rows"]
 
 
 @pytest.mark.parametrize("message", WRONG)
 def test_a_broken_claim_is_named_with_its_place(message: str) -> None:
-    page, test = WRONG[message]
+    page, test = (
+        text.format(MADE=MADE, PROOF=PROOF) for text in WRONG[message]
+    )
     wrong = list(claims.check({PAGE: page}, {FILE: test}, {}))
     assert any(message in w for w in wrong), wrong
     assert all(w.startswith((PAGE, FILE)) for w in wrong)
@@ -70,12 +66,6 @@ class TestOrder:
 
 
 ROWS = {"x.one": True, "x.two": True, "y.three": False}
-WRONG_ROWS = {
-    "": ['"x.one", "x.two"', '"x.t*", "x.one"', '"x.*"'],
-    "book/rows/x.toml: no test proves 'x.two'": ['"x.one"'],
-    "no row has this name": ['"x.one", "x.two", "x.four"', '"x.*", "z.*"'],
-    "'y.three' says why no test proves it": ['"y.three", "x.one", "x.two"'],
-}
 
 
 @pytest.mark.parametrize("message", WRONG_ROWS)

@@ -1,7 +1,5 @@
 """Each table names the files that it is made from."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import os

@@ -4,19 +4,14 @@ import re
 import runpy
 
 import pytest
+from _pages import samples, text_of
 from sphinx_pytest.plugin import CreateDoctree
 
 import regions
 from tables import common
 from torch_openreg._build import TORCH_VERSION
 
-SOURCE = """\
-int a;
-  // [dev-one] The `first` region.
-  int b;
-    int c;
-  // [/dev-one]
-"""
+SOURCE = text_of("region.cpp")
 MEMORY = "backend/device/memory.cpp"
 DRAWING = '<?xml version="1.0"?>\n<svg viewBox="0 0 1 1"></svg>'
 
@@ -67,29 +62,8 @@ def test_listing_shows_code_place_and_sentence(render: CreateDoctree) -> None:
 
 
 PYTORCH = "pytorch} torch/random.py"
-
-REFUSED = {
-    "from [dev-two] to [/dev-two]": listing("dev-two", "dev-two"),
-    "from [dev-one] to [/dev-two]": listing("dev-one", "dev-two"),
-    "stands in backend/device/memory.cpp, not in device/x.cpp": listing(
-        "dev-one", "dev-one", file="device/x.cpp"
-    ),
-    "from [] to None": fence(f"literalinclude}} {MEMORY}"),
-    "'nope' stands in 0 lines": listing("dev-one", "dev-one", ":mark: nope"),
-    "'int' stands in 2 lines": listing("dev-one", "dev-one", ":mark: int"),
-    "Unknown option": listing("dev-one", "dev-one", ":lines: 1-2"),
-    "No such file": fence("pytorch} torch/no.py", ":start-at: x"),
-    "'start-at'": fence(PYTORCH),
-    "'seed' stands in": fence(PYTORCH, ":start-at: seed"),
-    "the 40 lines from there": fence(
-        PYTORCH, ':start-at: "def manual_seed("', ":end-at: nope"
-    ),
-    "tables/guard.py has no nope()": fence("generated} guard.nope"),
-    "tables/nope.py has no x()": fence("generated} nope.x"),
-    "tables/hooks.py has no ()": fence("generated} hooks"),
-    "needs an :alt:": fence("drawing} box.svg"),
-    "to be in _static": fence("drawing} no.svg", ":alt: A box"),
-}
+SAMPLES = samples("listing")
+REFUSED = SAMPLES["refused"]
 
 
 @pytest.mark.parametrize("message", REFUSED)
@@ -126,27 +100,17 @@ def test_drawing_has_a_text_alternative(render: CreateDoctree) -> None:
     assert "?xml" not in result.pformat()
 
 
-REFERENCES = {
-    "[x](#no-such-anchor)": "target not found: 'no-such-anchor'",
-    "[x](nope.md)": "'nope.md'",
-    "{py:func}`torch.openreg.nope`": "target not found: torch.openreg.nope",
-    "{py:func}`torch_openreg.nope`": "target not found: torch_openreg.nope",
-    # What the nitpick is told to pass over.
-    "{py:func}`torch.nope`": None,
-    "{py:class}`x._Y`": None,
-    "{cpp:type}`z`": None,
-}
-
-
 @pytest.mark.filterwarnings("ignore:.*MystReferenceResolver.app")
 def test_a_dead_reference_is_a_warning(sphinx_doctree: CreateDoctree) -> None:
     conf = runpy.run_path(str(regions.ROOT / "book" / "conf.py"))
     nitpicks = {n: v for n, v in conf.items() if n.startswith("nitpick")}
     sphinx_doctree.set_conf({"extensions": ["myst_parser"], **nitpicks})
-    result = sphinx_doctree("\n\n".join(["# T", *REFERENCES]), "index.md")
+    result = sphinx_doctree(
+        "\n\n".join(["# T", *SAMPLES["references"]]), "index.md"
+    )
     result.get_resolved_doctree()
     warned = result.warnings.strip().splitlines()
-    expected = list(filter(None, REFERENCES.values()))
+    expected = list(filter(None, SAMPLES["references"].values()))
     assert len(warned) == len(expected), warned
     for message in expected:
         assert any(message in line for line in warned), message

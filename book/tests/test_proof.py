@@ -1,7 +1,5 @@
 """What a full run has to show, and each way in which it can fall short."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _pages import text_of
+from _pages import samples, text_of
 
 import claims
 import footer
@@ -210,15 +208,7 @@ def test_a_record_of_another_tree_is_not_read(tmp_path: Path) -> None:
     assert proof.read_record(path) is not None
 
 
-RECORD: dict[str, Any] = {
-    "torch": "2.13.0",
-    "commit": "abc1234",
-    "date": "2026-01-02",
-    "tests": 4321,
-    "examples": {"book/chapters/copy.md": 3},
-    "regions": {"copy-x": 2, "copy-y": 0},
-    "claims": {"copy-overlap": ["a::b", "a::c"]},
-}
+RECORD = samples("record")
 
 
 def test_the_foot_of_a_page_says_what_ran() -> None:

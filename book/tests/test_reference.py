@@ -3,8 +3,6 @@
 That each signature has its types, mypy asks of the package.
 """
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import re

@@ -1,6 +1,9 @@
 """The rules of listings and fences hold, and each one can fail."""
 
 import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from _pages import samples
@@ -35,13 +38,54 @@ def test_this_book_keeps_every_rule() -> None:
     assert not wrong, "\n".join(["", *wrong])
 
 
+# The last line of an example program: how it ends.
+EXPECT = re.compile(
+    r"(?:#|//) expect: (?:(?P<ok>ok)|exit (?P<exit>[1-9]\d*)|"
+    r"build-error: (?P<says>.+))"
+)
+
+
+def check_examples(
+    examples: Mapping[str, str],
+    pages: Mapping[str, str],
+    tests: Mapping[str, str],
+) -> Iterator[str]:
+    """Every program says how it ends, and a page or a test shows that."""
+    consoles = [
+        fence.body
+        for page, text in pages.items()
+        for fence in regions.find_fences(page, text)
+        if fence.kind == "console"
+    ]
+    for file, text in examples.items():
+        name = file.removeprefix("backend/examples/")
+        end = EXPECT.fullmatch(text.rstrip().rpartition("\n")[2])
+        runs = [
+            body
+            for body in consoles
+            for named in re.findall(r"backend/examples/([\w*./]+)", body)
+            if fnmatchcase(name, named)
+        ]
+        quoted = re.compile(
+            rf'["/]{Path(file).stem}(?:{Path(file).suffix})?["\s]'
+        )
+        if end is None:
+            yield f"{file}: its last line is no `expect: ok` or `exit N`"
+            continue
+        says = f"exit status {end['exit']}" if end["exit"] else end["says"]
+        if says and not any(says in body for body in runs):
+            yield f"{file}: no page shows its end, {says!r}"
+        elif not runs and not any(map(quoted.search, tests.values())):
+            yield f"{file}: no page and no test runs it"
+
+
 def test_every_example_program_says_how_it_ends_and_is_run() -> None:
     tests = regions.read(("backend/tests/*.py", "book/tests/*.py"))
     tests["test_build_install.py"] = "\n".join(rows.load("build")["extension"])
     folder = "backend/examples/**/*"
     examples = regions.read((f"{folder}.cpp", f"{folder}.py"))
     assert len(examples) > 20
-    wrong = list(regions.check_examples(examples, PAGES, tests))
+    wrong = list(check_examples(examples, PAGES, tests))
     assert not wrong, "\n".join(["", *wrong])
 
 
@@ -67,6 +111,28 @@ def test_an_output_belongs_to_a_fence_of_its_page() -> None:
     assert "b.md:4: output stands right below" in wrong
 
 
+# The version that a perishable fact was found in, and the one installed.
+# A message that names another version than the installed one is no fact.
+AS_OF = re.compile(
+    r"(?:\(torch|holds for torch|(?<!against )(?<!but )PyTorch) (\d+\.\d+)\b"
+)
+PIN = re.compile(r'"torch==(\d+\.\d+)')
+
+
+def check_versions(texts: Mapping[str, str]) -> Iterator[str]:
+    """What was found in a version of PyTorch was found in the pinned one."""
+    pin = PIN.search(texts.get("pyproject.toml", ""))
+    for file, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            for version in AS_OF.findall(line):
+                if not pin or version != pin[1]:
+                    yield (
+                        f"{file}:{number}: was found in torch {version}, but "
+                        f"torch {pin and pin[1]} is pinned; look again and "
+                        f"mend the mark"
+                    )
+
+
 # Where a fact may stand that holds for one version of PyTorch.
 FOLDERS = ("", ".ci/", "backend/**/", "book/**/")
 DATED = ("c", "cpp", "h", "md", "py", "pyi", "toml", "txt")
@@ -77,10 +143,10 @@ def test_what_was_found_in_a_version_was_found_in_the_pinned_one() -> None:
     assert {"README.md", "book/rows/hooks.toml", "noxfile.py"} < texts.keys()
     samples = re.compile("book/(?:_build|tests/samples)/")
     own = {f: text for f, text in texts.items() if not samples.match(f)}
-    assert not list(regions.check_versions(own))
+    assert not list(check_versions(own))
     for fact in "(torch {})", "holds for torch {}", "and PyTorch {}.1":
         text = f"x\n# {fact.format('2.12')}"
-        (wrong,) = regions.check_versions({**own, "a.py": text})
+        (wrong,) = check_versions({**own, "a.py": text})
         assert wrong.startswith("a.py:2: was found in torch 2.12, but torch")
 
 
@@ -101,7 +167,7 @@ def test_a_program_says_how_it_ends_and_is_run() -> None:
     for sample in SAMPLES["programs"]:
         text, says = sample["text"], sample["says"]
         pages, tests = {PAGE: sample["page"]}, {"test_x.py": sample["test"]}
-        wrong = list(regions.check_examples({EXAMPLE: text}, pages, tests))
+        wrong = list(check_examples({EXAMPLE: text}, pages, tests))
         assert len(wrong) == bool(says), sample
         assert all(f"{EXAMPLE}: " in w and says in w for w in wrong), wrong
 

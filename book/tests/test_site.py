@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import torch
+from _pages import samples
 
 import claims
 import regions
@@ -247,19 +248,14 @@ def test_every_image_has_words(pages: dict[Path, Page]) -> None:
     assert [m for page in pages.values() for m in page.mute] == []
 
 
-HERE = ["https://", "//h/x", "mailto:a@b.example", "b.html", "b.html#here"]
-HERE += ["b.html#%C3%A4", "b%2Ehtml", "#top", "x.txt#L5"]
-DEAD = {
-    "no.html": "leads nowhere",
-    "no.html#here": "leads nowhere",
-    "sub": "leads nowhere",
-    "b.html#no": "has no such anchor",
-    "#no": "has no such anchor",
-}
+SAMPLES = samples("site")
 
 
 def test_a_dead_link_is_named(tmp_path: Path) -> None:
-    links = "".join(f'<a href="{link}">x</a>' for link in (*HERE, *DEAD))
+    links = "".join(
+        f'<a href="{link}">x</a>'
+        for link in (*SAMPLES["here"], *SAMPLES["dead"])
+    )
     texts = {
         "a.html": links,
         "b.html": '<p id="here"></p><a name="\u00e4">x</a>',
@@ -268,37 +264,22 @@ def test_a_dead_link_is_named(tmp_path: Path) -> None:
     for name in (*texts, "x.txt"):
         (tmp_path / name).touch()
     pages = {tmp_path / name: Page(html) for name, html in texts.items()}
-    wrong = [f"a.html: {link} {says}" for link, says in DEAD.items()]
+    wrong = [f"a.html: {link} {says}" for link, says in SAMPLES["dead"].items()]
     assert list(dead_links(pages)) == wrong
-
-
-LOADS = [
-    *('<script src="{}"></script>', '<iframe src="{}"></iframe>'),
-    *('<img src="{}">', '<source src="{}">'),
-    '<link rel="stylesheet" href="{}">',
-    '<link rel="shortcut icon" href="{}">',
-]
-STYLES = {
-    "a { b: url(https://h/f) }": ["https://h/f"],
-    "a { b: url( '//h/f') }": ["//h/f'"],
-    '@import "https://h/a.css"': ["an import"],
-    "a { b: url(f.woff) }": [],
-    '@import "a.css"': [],
-}
 
 
 def test_what_a_page_loads_is_here_and_of_this_host(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     for address in ("//h/x", "https://h/x"):
-        page = Page("".join(html.format(address) for html in LOADS))
-        loads = [f"a.html loads {address}"] * len(LOADS)
+        page = Page("".join(html.format(address) for html in SAMPLES["loads"]))
+        loads = [f"a.html loads {address}"] * len(SAMPLES["loads"])
         assert list(foreign({path: page}, {})) == loads
         assert list(dead_links({path: page})) == []
-    page = Page("".join(html.format("no.x") for html in LOADS))
+    page = Page("".join(html.format("no.x") for html in SAMPLES["loads"]))
     assert list(foreign({path: page}, {})) == []
-    dead = ["a.html: no.x leads nowhere"] * len(LOADS)
+    dead = ["a.html: no.x leads nowhere"] * len(SAMPLES["loads"])
     assert list(dead_links({path: page})) == dead
-    for css, loads in STYLES.items():
+    for css, loads in SAMPLES["styles"].items():
         named = [f"a.css loads {load}" for load in loads]
         assert list(foreign({}, {Path("a.css"): css})) == named
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from _pages import text_of
 
 import left_out
 from _fresh import prints
@@ -47,15 +48,6 @@ def test_without_the_name_pytorch_answers_as_the_row_says(
     assert says(row, with_it) == bool(row.harmless), with_it
 
 
-EARLY_SEED = """
-import torch
-{change}
-torch.manual_seed(5)
-x = torch.rand(1, device="openreg").item()
-print(torch.openreg.is_initialized(), x == torch.rand(1).item())
-"""
-
-
 @pytest.mark.proves("frontend._lazy_init")
 def test_without_lazy_init_early_seeds_are_lost() -> None:
     (row,) = (row for row in LOOKUPS if row.key == "_lazy_init")
@@ -63,7 +55,8 @@ def test_without_lazy_init_early_seeds_are_lost() -> None:
         ("", "True True\n"),
         ("del torch.openreg._lazy_init", f"{row.without} False\n"),
     ):
-        assert prints(EARLY_SEED.format(change=change)) == printed
+        code = f"import torch\n{change}\n{text_of('early_seed.txt')}"
+        assert prints(code) == printed
 
 
 @pytest.mark.parametrize("row", LOOKUPS, ids=lambda row: row.key)

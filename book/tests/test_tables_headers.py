@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from _pages import text_of
+from _pages import samples, text_of
 
 import regions
 import torch_openreg
@@ -17,16 +17,8 @@ HEADER = text_of("header.h")
 
 
 def test_a_header_is_read_with_its_comments() -> None:
-    assert list(headers.entries(HEADER)) == [
-        ("About the header.", []),
-        (
-            "A caption. Takes `n` and a thing_t.",
-            ["int one(\n    int n);", "extern int two;"],
-        ),
-        ("Runs it.", ["template <typename F>\nint run(F&& f);"]),
-        ("A guard.", ["class Guard {\n public:\n  explicit Guard(int n);\n};"]),
-        ("Checks.", ["#define CHECK(call)"]),
-    ]
+    found = [[x.comment, x.declared] for x in headers.entries(HEADER)]
+    assert found == samples("headers")["header"]
 
 
 def test_names_of_code_are_marked_and_stars_are_stars() -> None:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from _pages import text_of
+from _pages import samples, text_of
 
 import regions
 from rows import rows
@@ -14,14 +14,8 @@ HEADER = text_of("interface.h")
 
 def test_a_header_is_read_as_the_compiler_reads_it() -> None:
     found = virtuals.virtual_methods(HEADER, "Iface")
-    assert {name: virtuals.default(m) for name, m in found.items()} == {
-        "must": "does not compile",
-        "does": 'raises "not here: https://a { b"',
-        "nothing": "does nothing",
-        "again": "says no",
-        "elsewhere": "does what PyTorch's library has",
-        "hidden": "has none",
-    }
+    answers = {name: virtuals.default(m) for name, m in found.items()}
+    assert answers == samples("headers")["interface"]
     assert found["must"].signature == "bool must(int a = -1) const"
     assert found["nothing"].signature == "void nothing(void*)"
     with pytest.raises(ValueError, match="no header has a class Gone"):

@@ -1,11 +1,10 @@
 """Every message in the sources is told of on the errors page, and met."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
 import pytest
+from _pages import samples
 
 import claims
 from rows import Row, rows
@@ -16,28 +15,15 @@ MESSAGES = messages.found()
 
 
 def test_the_scanner_reads_calls_of_every_kind() -> None:
-    cpp = """
-    TORCH_CHECK(a != "x" && f(b, c), "not ", a, ", but (", b, ") \\"q\\"");
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "two "  // a comment, "here"
-        "parts of ", g("no", 1));
-    return fail(orErrorInvalidValue, "%s: %zu bytes, or more", call, 8);
-    refuse("NAME", "0 or 1");
-    """
-    found = [message.text for message in messages.in_cpp("a.cpp", cpp)]
-    gap = messages.GAP
-    assert found == [
-        f'not {gap}, but ({gap}) "q"',
-        f"two parts of {gap}",
-        f"{gap}: {gap} bytes, or more{gap}",
-        f"NAME is '{gap}'; expected 0 or 1",
+    sample = samples("messages")
+    found = [
+        message.text for message in messages.in_cpp("a.cpp", sample["cpp"])
     ]
-    python = """
-raise ValueError(f"one {x} of two")
-raise error from None
-torch._check(x > 0, lambda: "three of four")
-"""
-    found = [message.text for message in messages.in_python("a.py", python)]
-    assert found == [f"one {gap} of two", "three of four"]
+    assert found == sample["found_in_cpp"]
+    found = [
+        message.text for message in messages.in_python("a.py", sample["python"])
+    ]
+    assert found == sample["found_in_python"]
 
 
 def test_no_call_that_raises_is_overlooked() -> None:

@@ -2,25 +2,19 @@
 
 import pytest
 import torch
+from _pages import samples
 
 from tables import operator_table
 
-WHAT_RUNS = {
-    "sub": ("n", ["sub.Tensor"]),
-    "cumsum": ("a", ["cumsum"]),
-    "nn.functional.conv2d": ("c", ["convolution"]),
-    "broadcast_shapes": ("", []),
-    "linalg.cholesky": ("a", ["linalg_cholesky_ex"]),
-}
+WHAT_RUNS = samples("operators")
 
 
 @pytest.mark.parametrize("entry", WHAT_RUNS)
 def test_a_row_shows_what_runs(entry: str) -> None:
     row = operator_table.look(entry)
     assert row is not None
-    assert (row.tier, row.operators[: len(WHAT_RUNS[entry][1])]) == WHAT_RUNS[
-        entry
-    ]
+    letter, names = WHAT_RUNS[entry]
+    assert (row.tier, row.operators[: len(names)]) == (letter, names)
 
 
 def test_an_operator_that_only_the_cpu_has_would_fall_back() -> None:

@@ -1,7 +1,5 @@
 """A page's first use of a word leads to the glossary, and no other use does."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys
@@ -10,27 +8,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _pages import samples
 from docutils.core import publish_doctree
 from sphinx.addnodes import pending_xref
 
 import regions
 import site_pages
 
-GLOSSARY = "# G\n\n```{glossary}\nstub\n  A.\n\nhooks\n  B.\n\n" + (
-    "stub kernel\n  C.\n\nATen\n  D.\n\nblock\n  E.\n```\n"
-)
-TEXTS = {
-    "A stub. A stub.": ["stub"],
-    "Stubs and ATen": ["stub", "aten"],
-    "hooks": ["hooks"],
-    "A stub kernel, a stub": ["stub kernel", "stub"],
-    "stubby mistub a-stub stub-a": [],
-    "``stub`` and http://stub.example": [],
-    "Stub\n====\n\nx": [],
-    "A block": [],
-    "*stub* or stub": ["stub"],
-    "== ==\na  stub\n== ==": [],
-}
+SAMPLES = samples("terms")
+TEXTS = SAMPLES["texts"]
 
 
 def link(text: str, page: str, folder: Path) -> list[str]:
@@ -45,7 +31,7 @@ def link(text: str, page: str, folder: Path) -> list[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "reference").mkdir()
-    (tmp_path / "reference" / "glossary.md").write_text(GLOSSARY)
+    (tmp_path / "reference" / "glossary.md").write_text(SAMPLES["glossary"])
     return tmp_path
 
 

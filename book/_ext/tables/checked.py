@@ -5,7 +5,7 @@ from typing import Any
 import claims
 import proof
 import regions
-from tables.common import table
+from tables.common import code, table
 
 READS = ("*", "backend/**", "book/**", "build/proof/proof.json")
 
@@ -33,17 +33,9 @@ def pages_of_record(record: dict[str, Any] | None) -> str:
     for page in sorted(pages):
         name = page.removeprefix("book/").removesuffix(".md")
         ran = shows[page]
-        rows.append(
-            (
-                f"[{name}](/{name}.md)",
-                str(len(ran) or ""),
-                str(sum(filter(None, ran)) or ""),
-                str(ran.count(0) or ""),
-                str(ran.count(None) or ""),
-                str(record["examples"][page] or ""),
-                str(made.count(page) or ""),
-            )
-        )
+        lines = sum(filter(None, ran)), ran.count(0), ran.count(None)
+        counts = len(ran), *lines, record["examples"][page], made.count(page)
+        rows.append([f"[{name}](/{name}.md)", *(str(n or "") for n in counts)])
     head = ("Page", "Listings", "Lines that ran", "No code", "Data")
     return (
         f"On {record['date']}, with torch {record['torch']} at "
@@ -55,16 +47,10 @@ def pages_of_record(record: dict[str, Any] | None) -> str:
 def checked_claims() -> str:
     """One row a claim: where it is made, and what proves it."""
     tests = claims.proofs()
-    return table(
-        ("Claim", "Test"),
-        (
-            (
-                f"[{name}](#claim-{name})",
-                " ".join(
-                    f"`{test.file.rpartition('/')[2]}::{test.name}`"
-                    for test in tests.get(name, [])
-                ),
-            )
-            for name, _ in claims.find_claims(regions.read_pages())
-        ),
-    )
+
+    def row(name: str) -> tuple[str, str]:
+        by = (str(test).rpartition("/")[2] for test in tests.get(name, []))
+        return f"[{name}](#claim-{name})", code(by)
+
+    made = claims.find_claims(regions.read_pages())
+    return table(("Claim", "Test"), (row(name) for name, _ in made))

@@ -6,14 +6,14 @@ from rows import Row, rows
 from tables.common import said, table
 
 READS = ("book/rows/frontend.toml",)
+NEEDED = {True: "yes", False: "no", "": "no"}
 LOOKUPS = "[](../chapters/frontend.md#what-pytorch-looks-up-by-name)"
 
 
 def of_lookup(row: Row) -> tuple[str, ...]:
     """A name in the device module, as its chapter tells it."""
     seen = said(row.without) if ": " in row.without else row.means
-    needed = "yes" if row.needed else "no"
-    return f"`{row.key}`{row.mark}", needed, seen, LOOKUPS
+    return f"`{row.key}`{row.mark}", NEEDED[row.needed], seen, LOOKUPS
 
 
 def of_point(row: Row) -> tuple[str, ...]:
@@ -21,8 +21,7 @@ def of_point(row: Row) -> tuple[str, ...]:
     if row.symptom.startswith("ends with "):
         seen = f"The process {row.symptom}."
     where = f"[]({row.code})" if row.code else "not yet"
-    needed = "yes" if row.needed else "no"
-    return row.what + row.mark, needed, seen, where
+    return row.what + row.mark, NEEDED[row.needed], seen, where
 
 
 def checklist() -> str:

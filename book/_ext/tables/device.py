@@ -63,15 +63,14 @@ def device_functions() -> list[DeviceFunction]:
 
 def device_layers() -> str:
     """Each C++ device function with its binding and its Python names."""
-    return table(
-        ("C++", "Binding", "`torch.openreg`", "What it does"),
+    body = (
         (
-            (
-                f"`{f.name}`",
-                f"`_C.{f.binding}`" if f.binding else "none",
-                ", ".join(f"`{name}`" for name in f.callers) or "internal",
-                f.meaning,
-            )
-            for f in device_functions()
-        ),
+            f"`{f.name}`",
+            f"`_C.{f.binding}`" if f.binding else "none",
+            ", ".join(f"`{name}`" for name in f.callers) or "internal",
+            f.meaning,
+        )
+        for f in device_functions()
     )
+    head = "C++", "Binding", "`torch.openreg`"
+    return table((*head, "What it does"), body)

@@ -66,17 +66,16 @@ def dispatch_paths() -> str:
     """What runs for some operators, as the dispatcher's table has it now."""
     data = load("dispatcher")
     keys = [f"`{key}`" for key in data["path_keys"]]
-    return table(
-        ("Operator", "PyTorch's kernel for all backends", *keys),
+    body = (
         (
-            (
-                f"`{operator.removeprefix('aten::')}`",
-                code(key for key in COMPOSITES if key in registered(operator)),
-                *(chosen(operator, key) for key in data["path_keys"]),
-            )
-            for operator in data["path_operators"]
-        ),
+            f"`{operator.removeprefix('aten::')}`",
+            code(key for key in COMPOSITES if key in registered(operator)),
+            *(chosen(operator, key) for key in data["path_keys"]),
+        )
+        for operator in data["path_operators"]
     )
+    head = "Operator", "PyTorch's kernel for all backends"
+    return table((*head, *keys), body)
 
 
 @cache
@@ -151,16 +150,11 @@ def order_of_work() -> dict[str, set[str]]:
         if re.search("_overrideable|^aten::_thnn_fused_", name)
         and not name.endswith("out")
     }
-    steps = (
-        minimal,
-        asked - minimal,
-        core - minimal - asked,
-        cpu - core - minimal - asked - composite,
-        forms - core - minimal - asked,
-        composite - forms - core - minimal - asked,
-    )
-    told = rows("dispatcher.order")
-    return {row.what: step for row, step in zip(told, steps, strict=True)}
+    steps = minimal, asked, core, cpu - composite, forms, composite
+    found: dict[str, set[str]] = {}
+    for row, step in zip(rows("dispatcher.order"), steps, strict=True):
+        found[row.what] = step.difference(*found.values())
+    return found
 
 
 def implementation_order() -> str:

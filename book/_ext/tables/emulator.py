@@ -2,6 +2,7 @@
 
 import ctypes
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,33 +42,31 @@ def device_calls() -> list[DeviceCall]:
 
 def device_api(begin: str = "or") -> str:
     """Calls of the device beside their twins in the CUDA runtime."""
-    return table(
-        ("Call", "CUDA twin", "What it does"),
-        (
-            (
-                ", ".join(f"`{x}`{mark(f'emulator.{x}')}" for x in call.names),
-                ", ".join(f"`{twin}`" for twin in call.twins) or "none",
-                call.meaning,
-            )
-            for call in device_calls()
-            if call.names[0].startswith(begin)
-        ),
-    )
+    return beside("What it does", lambda x: x.meaning, begin, proven=True)
 
 
 def device_twins() -> str:
     """Each call, its twin, and what a caller must know of the difference."""
-    return table(
-        ("Call", "CUDA twin", "In what it differs"),
+    return beside("In what it differs", lambda x: as_prose(x.differs))
+
+
+def beside(
+    head: str,
+    says: Callable[[DeviceCall], str],
+    begin: str = "or",
+    proven: bool = False,
+) -> str:
+    marks = mark if proven else lambda row: ""
+    body = (
         (
-            (
-                ", ".join(f"`{name}`" for name in call.names),
-                ", ".join(f"`{twin}`" for twin in call.twins) or "none",
-                as_prose(call.differs),
-            )
-            for call in device_calls()
-        ),
+            ", ".join(f"`{x}`{marks(f'emulator.{x}')}" for x in call.names),
+            ", ".join(f"`{twin}`" for twin in call.twins) or "none",
+            says(call),
+        )
+        for call in device_calls()
+        if call.names[0].startswith(begin)
     )
+    return table(("Call", "CUDA twin", head), body)
 
 
 def device_library() -> ctypes.CDLL:

@@ -158,13 +158,9 @@ def messages_of(folder: str) -> str:
         )
         shows = [f"[](../{row.shown})"] if row.shown else []
         shows += ["not reproduced"] if row.untested else []
-        body.append(
-            (
-                "<br>".join(dict.fromkeys(said(m.text) for m in mine)),
-                f"{row.why} *{row.do}*{row.mark}",
-                "<br>".join([*links, *shows]),
-            )
-        )
+        texts = "<br>".join(dict.fromkeys(said(m.text) for m in mine))
+        does = f"{row.why} *{row.do}*{row.mark}"
+        body.append((texts, does, "<br>".join([*links, *shows])))
     return table(("Message", "Why, and *what to do*", "Code"), body)
 
 
@@ -205,11 +201,10 @@ def on_pages() -> dict[str, list[str]]:
 
 def messages_shown() -> str:
     """PyTorch's messages that an example of a chapter runs into."""
-    body = (
-        (
-            said(message),
-            " ".join(f"[](../{p.removeprefix('book/')})" for p in pages),
-        )
-        for message, pages in sorted(on_pages().items())
-    )
+
+    def link(page: str) -> str:
+        return f"[](../{page.removeprefix('book/')})"
+
+    shown = sorted(on_pages().items())
+    body = ((said(x), " ".join(map(link, pages))) for x, pages in shown)
     return table(("Message", "Example in"), body)

@@ -41,7 +41,5 @@ def tiers() -> str:
     return of_rows(
         "operators_inside.tiers",
         lines=lambda row: str(lines_of(row.files)),
-        operators=lambda row: (
-            str(len(served[row.letter])) if row.letter else ""
-        ),
+        operators=lambda row: row.letter and str(len(served[row.letter])),
     )

@@ -73,10 +73,8 @@ def accepts(kind: Callable[..., Optimizer], form: str) -> bool:
 
 
 def optimizer_forms() -> str:
-    return table(
-        ("Optimizer", *(f"`{form}`" for form in FORMS)),
-        (
-            (f"`{name}`", *("yes" if accepts(kind, f) else "" for f in FORMS))
-            for name, kind in optimizers().items()
-        ),
+    body = (
+        (f"`{name}`", *("yes" if accepts(kind, f) else "" for f in FORMS))
+        for name, kind in optimizers().items()
     )
+    return table(("Optimizer", *(f"`{form}`" for form in FORMS)), body)

@@ -36,8 +36,7 @@ def subsystems() -> str:
         done = ", ".join(p for p in part.probes if p not in missing)
         tried = f"{done}; next: " * (word == "partly") + ", ".join(missing)
         where = f"[{part.page}](/chapters/{part.page}.md)" if part.page else ""
-        found.append(
-            (part.part, part.name, f"**{word}**", where, tried or done)
-        )
+        state_of = part.part, part.name, f"**{word}**"
+        found.append((*state_of, where, tried or done))
     head = "Part", "Subsystem", "State", "Chapter"
     return table((*head, "Tried while printing this page"), found)

@@ -58,18 +58,13 @@ def versions_passed() -> str:
     passed = sorted(
         record()["passed"], key=lambda r: as_number(r["torch"]), reverse=True
     )
-    return table(
-        ("PyTorch", "Python", "On"),
-        (
-            (
-                row["torch"]
-                + (" (installed)" if row["torch"] == pytorch() else ""),
-                row["python"],
-                row["date"],
-            )
-            for row in passed
-        ),
+    for row in passed:
+        row["torch"] += " (installed)" * (row["torch"] == pytorch())
+    head = ("PyTorch", "Python", "On")
+    cells = (
+        [row[key] for key in ("torch", "python", "date")] for row in passed
     )
+    return table(head, cells)
 
 
 def versions_changes() -> str:
@@ -81,13 +76,8 @@ def versions_changes() -> str:
     if not changed:
         return f"Of the {known}, PyTorch {pytorch()} has changed none."
     body = (
-        (
-            part,
-            f"`{name}`",
-            f"`{old}`" if old else "",
-            f"`{now}`" if now else "",
-        )
-        for part, name, old, now in changed
+        (part, *(f"`{text}`" if text else "" for text in texts))
+        for part, *texts in changed
     )
     return f"Of the {known}, these are others in {pytorch()}:\n\n" + table(
         ("Part", "Name", "Before", "Now"), body
@@ -131,14 +121,10 @@ def method_history() -> str:
         if oldest not in releases
     ]
     groups: dict[tuple[str, str], list[str]] = {}
-    for first, part, name in sorted(
-        added, key=lambda r: (as_number(r[0]), r[1])
-    ):
+    added.sort(key=lambda row: (as_number(row[0]), row[1]))
+    for first, part, name in added:
         groups.setdefault((first, part), []).append(f"`{name}`")
     return f"Searched: {', '.join(looked)}.\n\n" + table(
         ("Since", "Of", "Methods"),
-        (
-            (since([first]), part, ", ".join(names))
-            for (first, part), names in groups.items()
-        ),
+        ((since([x]), of, ", ".join(m)) for (x, of), m in groups.items()),
     )

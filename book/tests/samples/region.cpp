@@ -1,0 +1,5 @@
+int a;
+  // [dev-one] The `first` region.
+  int b;
+    int c;
+  // [/dev-one]
