@@ -24,8 +24,10 @@ from sphinx.directives.code import LiteralInclude
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
+import badges
 import claims
 import regions
+import rows
 import tables
 
 LANGUAGES = {
@@ -108,10 +110,17 @@ class Listing(Code):
             internal=True,
         )
         try:
+            badge = badges.of(region)
             frame = self.show(region.caption, place)
-        except ValueError as error:
+        except (LookupError, ValueError) as error:
             raise self.error(str(error)) from None
         frame["ids"].append(name)
+        says = badges.SAYS[badge]
+        to = f"{up}reference/listings.html#{says.replace(' ', '-')}"
+        looks = ["badge", badge, "no-search"]
+        mark = nodes.reference("", says, refuri=to, classes=looks)
+        frame[0].insert(1, [nodes.Text(" "), mark])
+        self.env.note_dependency(str(rows.FOLDER / "badges.toml"))
         here = nodes.reference("", "#", refid=name, classes=["headerlink"])
         here["reftitle"] = "Link to this listing"
         frame[0] += here

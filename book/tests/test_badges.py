@@ -1,0 +1,46 @@
+"""Every listing has one badge, and nothing has one that needs none."""
+
+import tomllib
+
+import pytest
+
+import badges
+import new
+import regions
+import rows
+
+REGIONS, _ = regions.find_regions(regions.read_sources())
+
+
+def needless(places: dict[str, str], found: list[regions.Region]) -> set[str]:
+    """The places that give no region its badge."""
+    return places.keys() - {badges.decides(region, places) for region in found}
+
+
+def test_each_badge_is_given_once_and_to_a_listing() -> None:
+    table = tomllib.loads((rows.FOLDER / "badges.toml").read_text())
+    assert table.keys() == badges.SAYS.keys()
+    places = badges.given()
+    assert len(places) == sum(map(len, table.values()))
+    assert needless(places, REGIONS) == set()
+    assert needless({**places, "no-such-region": "yours"}, REGIONS)
+
+
+def test_the_nearest_place_gives_the_badge() -> None:
+    region = REGIONS[-1]
+    near = (region.name, region.file, ".")
+    for i, place in enumerate(near):
+        assert badges.decides(region, dict.fromkeys(near[i:], "")) == place
+    with pytest.raises(LookupError, match=rf"\[{region.name}\] has no badge"):
+        badges.decides(region, {"backend/no": "yours"})
+
+
+def test_the_package_of_nox_new_has_nothing_of_the_emulator() -> None:
+    files = tomllib.loads(new.PARTS.read_text()).values()
+    parts = [part for file in files for part in file.get("parts", [file])]
+    lines = [line for part in parts for line in new.cut(part).splitlines()]
+    marks = filter(None, map(regions.MARKER.match, lines))
+    copied = {mark["name"] for mark in marks}
+    kinds = {badges.of(r) for r in REGIONS if r.name in copied}
+    assert kinds == {"yours", "taken"}
+    assert len(copied) > 40
