@@ -27,6 +27,7 @@ extensions = [
     "sphinx_tabs.tabs",
     "listing",
     "footer",
+    "silent",
     "site_pages",
 ]
 # What reads a page decides what it becomes: all are read anew for a new one,

@@ -271,6 +271,7 @@ def test_meta_tensors_show_shape_dtype_and_strides(
     )
 
 
+@pytest.mark.proves("custom-no-forward-mode")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 def test_what_the_formulas_cannot_do(capfd: pytest.CaptureFixture[str]) -> None:
     x, gate = double(2, 3).detach(), double(2, 3).detach()

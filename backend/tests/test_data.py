@@ -88,6 +88,7 @@ def test_a_batch_is_copied_while_the_one_before_it_is_used():
     assert used.flatten().tolist() == [0, 2]
 
 
+@pytest.mark.proves("data-prefetch-whole")
 def test_batches_of_a_prefetch_are_whole():
     loader = DataLoader(numbers(), 2, pin_memory=True)
     for _ in range(20):

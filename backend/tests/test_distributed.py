@@ -30,6 +30,26 @@ def test_the_device_has_a_backend_of_its_own() -> None:
     assert dist.is_backend_available("orccl")
 
 
+@pytest.mark.proves("distributed-letters")
+def test_a_string_of_devices_is_taken_for_its_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = vars(dist.Backend).items()
+    for name, value in list(known):  # put back what a registration changes
+        if isinstance(value, (dict, list)):
+            monkeypatch.setattr(dist.Backend, name, value.copy())
+    monkeypatch.setattr(dist.Backend, "SPELT", "spelt", raising=False)
+    monkeypatch.delattr(dist.Backend, "SPELT")
+    dist.Backend.register_backend(
+        "spelt", lambda *args: None, devices="openreg"
+    )
+    defaults = dist.Backend.default_device_backend_map
+    assert {x for x, name in defaults.items() if name == "spelt"} == {
+        *"openreg"
+    }
+    assert dist.get_default_backend_for_device("openreg") == "orccl"
+
+
 @pytest.mark.proves("distributed-names")
 def test_every_name_of_the_backend_serves() -> None:
     _ranks.run(

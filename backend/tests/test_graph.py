@@ -61,6 +61,18 @@ def test_a_capture_runs_nothing_and_each_replay_all(stream):
         assert z.tolist() == [2 * start + 2] * 2
 
 
+@pytest.mark.proves("graph-host-numbers")
+def test_a_number_of_the_hosts_is_that_of_the_capture(stream):
+    x, y, rate = on_device(1, 2), on_device(0, 0), 3
+    torch.accelerator.synchronize()
+    graph = Graph()
+    with stream, graph:
+        y.copy_(x * rate)
+    rate = 5
+    replay(graph)
+    assert y.tolist() == [3, 6]
+
+
 def test_a_graph_is_replayed_on_any_stream_in_its_order(stream):
     x = on_device(0)
     torch.accelerator.synchronize()

@@ -104,6 +104,7 @@ CASES = [(torch.strided, name) for name in OPERATORS | STRIDED_ONLY] + [
 ]
 
 
+@pytest.mark.proves("special-nested-gradients")
 @pytest.mark.parametrize(("layout", "name"), CASES, ids=str)
 def test_values_and_gradients_are_the_cpus(
     layout: torch.layout, name: str

@@ -522,6 +522,7 @@ class TestOptions:
             ("second", rows["aten::mul.Tensor"]),
         }
 
+    @pytest.mark.proves("memory-profiled")
     def test_memory_is_in_the_timeline(self, tmp_path) -> None:
         options = {"record_shapes": True, "with_stack": True}
         found = profiled(Step(), profile_memory=True, **options)

@@ -59,6 +59,7 @@ KINDS = {
     "{include}": "sphinx -n -W; a part of README.md",
     "{glossary}": "sphinx -n -W",
     "{index}": "words that the search finds here first",
+    "{silent}": "a claim in it, a :test:, or an example that is :shown:",
 }
 # Directives that hold Markdown, whose fences count like any other.
 CONTAINERS = {"{container}", "{tabs}", "{tab}", "{group-tab}"}
