@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
-from docutils.parsers.rst import directives
+from docutils.parsers.rst.directives import unchanged_required as required
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.directives.code import LiteralInclude
@@ -83,9 +83,7 @@ class Code(LiteralInclude):
 class Listing(Code):
     """A region: its caption, path, true line numbers and a link to the file."""
 
-    option_spec = dict.fromkeys(
-        ("start-after", "end-before", "mark"), directives.unchanged_required
-    )
+    option_spec = dict.fromkeys(("start-after", "end-before", "mark"), required)
 
     def run(self) -> list[nodes.Node]:
         _, path = self.env.relfn2path(self.arguments[0])
@@ -133,9 +131,7 @@ class Listing(Code):
 class PyTorch(Code):
     """Lines of an installed PyTorch file, found by their text."""
 
-    option_spec = dict.fromkeys(
-        ("start-at", "end-at", "mark"), directives.unchanged_required
-    )
+    option_spec = dict.fromkeys(("start-at", "end-at", "mark"), required)
 
     def run(self) -> list[nodes.Node]:
         file = self.arguments[0]
@@ -183,7 +179,7 @@ class Drawing(SphinxDirective):
     """An SVG put into the page, so that it follows light and dark."""
 
     required_arguments = 1
-    option_spec = {"alt": directives.unchanged_required}
+    option_spec = {"alt": required}
 
     def run(self) -> list[nodes.Node]:
         path = Path(self.env.srcdir) / "_static" / self.arguments[0]

@@ -226,11 +226,10 @@ def end(checked: str) -> int:
     wrong = [*unproven(shown, counts), *unrun(pages, ran)]
     # What this machine cannot try, such as hosts of its own, is no fault.
     met = passing(claims.proofs(), passed(suite, {"failure", "error"}))
-    for claim in (claim for claim, tests in claimed.items() if not tests):
-        if met[claim]:
-            print(f"not tried here: {claim!r}; its tests say why above")
-        else:
-            wrong.append(f"no test of {claim!r} ran")
+    lacking = [claim for claim, tests in claimed.items() if not tests]
+    wrong += [f"no test of {c!r} ran" for c in lacking if not met[c]]
+    for claim in filter(met.get, lacking):
+        print(f"not tried here: {claim!r}; its tests say why above")
     now = digest()
     if (FOLDER / "sources").read_text() != now:
         wrong.append("The sources were edited during the run; run it again.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from docutils import nodes
-from docutils.parsers.rst import directives
+from docutils.parsers.rst.directives import unchanged_required as required
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -51,9 +51,7 @@ class Silent(SphinxDirective):
     required_arguments = 1
     final_argument_whitespace = True
     has_content = True
-    option_spec = dict.fromkeys(
-        ("test", "shown"), directives.unchanged_required
-    )
+    option_spec = {"test": required, "shown": required}
 
     def run(self) -> list[nodes.Node]:
         symptom, name = self.arguments[0], anchor(self.arguments[0])

@@ -23,6 +23,5 @@ def silent_failures() -> str:
 
     found = silent.find(regions.read_pages())
     ordered = sorted(found, key=lambda it: in_menu(it.page))
-    return table(
-        ("What you see", "Why", "On the page", "Proof"), map(row, ordered)
-    )
+    head = "What you see", "Why", "On the page", "Proof"
+    return table(head, map(row, ordered))
