@@ -62,7 +62,7 @@ class Silent(SphinxDirective):
             link = footer.marks(self.env, test)
             box[-1] += nodes.raw("", link, format="html")
         box["classes"] += ["silent", "warning"]
-        listing.label(self.env, name, symptom)
+        listing.label(self.env, name, symptom.replace("`", ""))
         return [box]
 
 
