@@ -232,7 +232,8 @@ def test_threads_of_a_forked_child_do_not_make_pytorchs_at_once(tmp_path):
     subprocess.run([*compiler(), *flags, "-ldl"], check=True)
     told = prints(
         """
-        import os, torch
+        import os, torch, warnings
+        warnings.simplefilter("ignore")  # Python 3.12: of forks with threads
         torch.set_num_threads(2)
         torch.get_num_threads()  # which a fork makes no thread ask again
         child = os.fork()
