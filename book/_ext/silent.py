@@ -56,12 +56,13 @@ class Silent(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         symptom, name = self.arguments[0], anchor(self.arguments[0])
         says, _ = self.parse_inline(f"Fails silently: {symptom}")
-        box = nodes.admonition("", nodes.title("", "", *says), ids=[name])
-        box += self.parse_content_to_nodes()
+        # No title: the search would take it for that of a section.
+        head = nodes.paragraph("", "", *says, classes=["admonition-title"])
+        box = nodes.admonition(ids=[name], classes=["silent", "warning"])
+        box += [head, *self.parse_content_to_nodes()]
         for test in self.options.get("test", "").split():
             link = footer.marks(self.env, test)
             box[-1] += nodes.raw("", link, format="html")
-        box["classes"] += ["silent", "warning"]
         listing.label(self.env, name, symptom.replace("`", ""))
         return [box]
 
