@@ -50,6 +50,8 @@ def begin(config: pytest.Config) -> None:
             f"({chosen}) and not queued" if chosen else "not queued"
         )
     os.environ |= {"CUDA_HOME": "", "CUDA_PATH": ""}
+    # A cache would mix objects that count their lines with those that do not.
+    os.environ["CCACHE_DISABLE"] = "1"
     # Inductor writes its code anew, and keeps what g++ made of it. A pool of
     # helpers, each with its own PyTorch, would cost more than it saves.
     os.environ |= {
