@@ -224,8 +224,9 @@ def end(checked: str) -> int:
     ran = passed(suite)
     claimed = passing(claims.proofs(), ran)
     wrong = [*unproven(shown, counts), *unrun(pages, ran)]
-    # What this machine cannot try, such as hosts of its own, is no fault.
+    # What a user's machine cannot try, such as hosts of its own, is no fault.
     met = passing(claims.proofs(), passed(suite, {"failure", "error"}))
+    met = claimed if "CI" in os.environ else met
     lacking = [claim for claim, tests in claimed.items() if not tests]
     wrong += [f"no test of {c!r} ran" for c in lacking if not met[c]]
     for claim in filter(met.get, lacking):

@@ -45,9 +45,13 @@ def test_it_publishes_the_folder_that_was_printed(jobs: Any) -> None:
     folder = find(jobs["print"], "upload-pages-artifact")["with"]["path"]
     (site,) = re.findall(r"^SITE = ROOT / (.*)$", NOXFILE, re.M)
     assert Path(folder) == Path(*re.findall(r'"(\w+)"', site))
-    step = find(jobs["publish"], "deploy-pages")
-    place = jobs["publish"]["environment"]["url"]
-    assert f"steps.{step['id']}.outputs" in place
+    publish = jobs["publish"]
+    assert publish["needs"] == "print"
+    assert publish["if"] == "github.ref == 'refs/heads/main'"
+    assert publish["permissions"] == {"pages": "write", "id-token": "write"}
+    assert publish["environment"]["name"] == "github-pages"
+    step = find(publish, "deploy-pages")
+    assert f"steps.{step['id']}.outputs" in publish["environment"]["url"]
 
 
 def test_it_uses_the_hosts_own_actions_and_names_no_other(jobs: Any) -> None:
@@ -57,6 +61,17 @@ def test_it_uses_the_hosts_own_actions_and_names_no_other(jobs: Any) -> None:
     assert "://" not in PATH.read_text()
     python = find(jobs["print"], "setup-python")["with"]["python-version"]
     assert f'requires-python = ">={python},' in PYPROJECT
+
+
+def test_a_weekly_run_has_what_is_long_and_both_builds_of_pytorch() -> None:
+    jobs = yaml.safe_load(PATH.with_name("weekly.yml").read_text())["jobs"]
+    sessions = jobs["long"]["strategy"]["matrix"]["session"]
+    assert sessions == ["ops", "stress", "interop"]
+    assert jobs["builds"]["strategy"]["matrix"] == {"build": ["cpu", "cuda"]}
+    index = jobs["builds"]["env"]["PIP_EXTRA_INDEX_URL"]
+    assert "matrix.build == 'cpu' && vars.PIP_EXTRA_INDEX_URL" in index
+    assert find(jobs["builds"], "version.cuda is None")
+    assert find(jobs["builds"], "nox -s tests")
 
 
 def test_a_pull_request_passes_the_parts_of_ci() -> None:
@@ -98,8 +113,13 @@ def test_the_changelog_has_releases_with_groups() -> None:
 def test_the_version_of_the_package_stands_in_one_place() -> None:
     (version,) = re.findall(r'^version = "(.*)"$', PYPROJECT, re.M)
     stands = re.compile(rf"(?<![\d.-]){re.escape(version)}(?![\d.])")
-    places = ["*.toml", "*.py", ".github/**/*.yml"]
-    places += ["book/*.py", "book/_ext/*.py"]
+    places = (
+        "*.toml",
+        "*.py",
+        ".github/**/*.yml",
+        "book/*.py",
+        "book/_ext/*.py",
+    )
     kinds = ("CMakeLists.txt", "*.in", "*.py", "*.pyi", "*.cpp", "*.h")
     texts = regions.read((*places, *(f"backend/**/{kind}" for kind in kinds)))
     lines = [line for text in texts.values() for line in text.splitlines()]
