@@ -88,11 +88,12 @@ def performance_rest() -> str:
     host, device = kept["memory"]
     bare, loaded = kept["import"]
     small, small_cpu = kept["allocation"]["4096"]
-    peak, taken = "Peak memory of a transformer step", f"{small:.0f} ns"
     rows = {
-        peak: f"{device / host:.2f} of the CPU's {host:,} bytes",
+        "Peak memory of a transformer step": (
+            f"{device / host:.2f} of the CPU's {host:,} bytes"
+        ),
         "Allocate 4 KiB from the cache and free it, in C++": (
-            f"{taken}; the CPU's allocator {small_cpu:.0f} ns"
+            f"{small:.0f} ns; the CPU's allocator {small_cpu:.0f} ns"
         ),
         "`import torch`": f"{bare:.0f} ms",
         "`import torch` with the backend": f"{loaded:.0f} ms",
