@@ -9,17 +9,11 @@ from pathlib import Path
 import regions
 import rows
 
-SAYS = {
-    "yours": "yours to write",
-    "taken": "take as it is",
-    "emulator": "emulator only",
-}
-
 
 def given() -> dict[str, str]:
-    """Region, file or folder -> the key of its badge."""
+    """Region, file or folder -> its badge, such as "take as it is"."""
     table = rows.load("badges")
-    return {place: badge for badge in SAYS for place in table[badge]}
+    return {place: badge for badge in table for place in table[badge]}
 
 
 def decides(region: regions.Region, places: Mapping[str, str]) -> str:
@@ -32,4 +26,5 @@ def decides(region: regions.Region, places: Mapping[str, str]) -> str:
 
 
 def of(region: regions.Region) -> str:
-    return given()[decides(region, given())]
+    places = given()
+    return places[decides(region, places)]

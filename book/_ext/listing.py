@@ -113,10 +113,9 @@ class Listing(Code):
         except (LookupError, ValueError) as error:
             raise self.error(str(error)) from None
         frame["ids"].append(name)
-        says = badges.SAYS[badge]
-        to = f"{up}reference/listings.html#{says.replace(' ', '-')}"
-        looks = ["badge", badge, "no-search"]
-        mark = nodes.reference("", says, refuri=to, classes=looks)
+        to = f"{up}reference/listings.html#{badge.replace(' ', '-')}"
+        looks = ["badge", badge.partition(" ")[0], "no-search"]
+        mark = nodes.reference("", badge, refuri=to, classes=looks)
         frame[0].insert(1, [nodes.Text(" "), mark])
         self.env.note_dependency(str(rows.FOLDER / "badges.toml"))
         here = nodes.reference("", "#", refid=name, classes=["headerlink"])

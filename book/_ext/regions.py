@@ -116,6 +116,18 @@ def read_pages(root: Path = ROOT) -> dict[str, str]:
     return read(("book/**/*.md",), root)
 
 
+def docname(file: str) -> str:
+    """What Sphinx calls a page."""
+    return file.removeprefix("book/").removesuffix(".md")
+
+
+def toctree() -> list[str]:
+    """The pages of the menu, in its order."""
+    fences = find_fences("book/index.md", read_pages()["book/index.md"])
+    trees = "\n".join(x.body for x in fences if x.kind == "{toctree}")
+    return re.findall(r"^[\w./-]+$", trees, re.M)
+
+
 def prefix(file: str) -> str:
     """What the names of a file's regions begin with."""
     path = Path(file)

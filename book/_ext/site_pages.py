@@ -41,7 +41,7 @@ def links() -> Counter[tuple[str, str]]:
     """(from, to) of the links between pages, as they are written."""
     found: Counter[tuple[str, str]] = Counter()
     for file, text in regions.read_pages().items():
-        page = file.removeprefix("book/").removesuffix(".md")
+        page = regions.docname(file)
         for target in LINK.findall(text):
             to = normpath(join(dirname(page), target)).lstrip("/")
             found[page, to] += 1

@@ -174,7 +174,7 @@ def test_an_edit_prints_its_pages_and_few_others(site: Path) -> None:
     shown = regions.pages_of(regions.read_pages())
     found, _ = regions.find_regions(regions.read_sources())
     mine = {shown[region.name] for region in found if region.file == file}
-    shows = {page.removeprefix("book/").removesuffix(".md") for page in mine}
+    shows = set(map(regions.docname, mine))
     made = {path for path in pages if path.stat().st_mtime_ns != before[path]}
     anew = {p.relative_to(site).with_suffix("").as_posix() for p in made}
     # The last two have tables that read the folder, and the whole tree.
@@ -188,10 +188,8 @@ def test_every_page_says_what_it_is_about(site: Path) -> None:
     entries = (site / "llms.txt").read_text().splitlines()
     addresses = re.findall(r"\]\((.*?)\): \S", "\n".join(entries))
     places = re.findall("<loc>(.*?)</loc>", (site / "sitemap.xml").read_text())
-    pages = [path[:-3] for path in regions.read_pages()]
-    assert set(places) == {
-        f"{URL}{page.removeprefix('book/')}.html" for page in pages
-    }
+    pages = map(regions.docname, regions.read_pages())
+    assert set(places) == {f"{URL}{page}.html" for page in pages}
     assert set(addresses) <= set(places)
     assert len(addresses) > 30
     for place in addresses:
@@ -217,7 +215,7 @@ def test_each_page_of_the_book_and_no_other_has_its_foot(site: Path) -> None:
         for path in site.rglob("*.html")
         if '<p class="proof" role="note">' in path.read_text()
     }
-    assert feet == {p.removeprefix("book/")[:-3] for p in regions.read_pages()}
+    assert feet == set(map(regions.docname, regions.read_pages()))
 
 
 def test_the_glossary_is_one_click_away(site: Path) -> None:
@@ -228,7 +226,7 @@ def test_the_glossary_is_one_click_away(site: Path) -> None:
 
 def test_each_page_leads_to_related_ones(site: Path) -> None:
     for page in regions.read_pages():
-        html = site / page.removeprefix("book/").replace(".md", ".html")
+        html = site / f"{regions.docname(page)}.html"
         assert '<nav class="related"' in html.read_text(), page
 
 

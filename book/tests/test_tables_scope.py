@@ -14,14 +14,6 @@ PARTS = rows("scope.subsystems")
 PAGES = [part.page for part in PARTS if part.page]
 
 
-def toctree() -> list[str]:
-    index = (BOOK / "index.md").read_text()
-    fences = regions.find_fences("book/index.md", index)
-    trees = [fence.body for fence in fences if fence.kind == "{toctree}"]
-    lines = "\n".join(trees).splitlines()
-    return [line for line in lines if line and line[0] != ":"]
-
-
 def test_a_state_is_what_the_probes_found() -> None:
     good, bad = "x + 1", "raise RuntimeError"
     assert tables.scope.state({"a": good}) == ("works", [])
@@ -46,7 +38,7 @@ def test_what_has_a_chapter_works(row: Row) -> None:
 
 
 def test_parts_follow_the_table_of_contents() -> None:
-    order = [toctree().index(f"chapters/{page}") for page in PAGES]
+    order = [regions.toctree().index(f"chapters/{page}") for page in PAGES]
     assert order == sorted(order)
     parts = [row.part for row in PARTS]
     assert len(set(parts)) == 4
@@ -54,14 +46,12 @@ def test_parts_follow_the_table_of_contents() -> None:
 
 
 def test_every_page_is_in_the_table_of_contents() -> None:
-    pages = {
-        page.removeprefix("book/").removesuffix(".md")
-        for page in regions.read_pages()
-    }
+    pages = set(map(regions.docname, regions.read_pages()))
     inner = {p for p in pages if p.startswith("about/decisions/0")}
     made_by_sphinx = {"genindex"}
-    assert set(toctree()) - made_by_sphinx == pages - inner - {"index"}
-    assert len(toctree()) == len(set(toctree()))
+    menu = regions.toctree()
+    assert set(menu) - made_by_sphinx == pages - inner - {"index"}
+    assert len(menu) == len(set(menu))
 
 
 def test_the_readme_activates_the_environment_of_the_noxfile() -> None:

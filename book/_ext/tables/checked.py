@@ -31,7 +31,7 @@ def pages_of_record(record: dict[str, Any] | None) -> str:
     made = [where.rpartition(":")[0] for _, where in claims.find_claims(pages)]
     rows = []
     for page in sorted(pages):
-        name = page.removeprefix("book/").removesuffix(".md")
+        name = regions.docname(page)
         ran = shows[page]
         lines = sum(filter(None, ran)), ran.count(0), ran.count(None)
         counts = len(ran), *lines, record["examples"][page], made.count(page)

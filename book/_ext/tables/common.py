@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import Any
 
-import regions
 from rows import Row, load, rows
 
 
@@ -47,12 +46,6 @@ def of_rows(name: str, **made: Callable[[Row], str]) -> str:
         return [form.format_map(values) for form in shown.values()]
 
     return table(shown, map(cells, rows(name)))
-
-
-def in_menu(page: str) -> int:
-    """Where the menu has a page."""
-    menu = regions.read_pages()["book/index.md"]
-    return menu.find(f"\n{page.removeprefix('book/').removesuffix('.md')}\n")
 
 
 def drawing(label: str, height: int, parts: Iterable[str]) -> str:

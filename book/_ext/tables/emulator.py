@@ -42,7 +42,7 @@ def device_calls() -> list[DeviceCall]:
 
 def device_api(begin: str = "or") -> str:
     """Calls of the device beside their twins in the CUDA runtime."""
-    return beside("What it does", lambda x: x.meaning, begin, proven=True)
+    return beside("What it does", lambda x: x.meaning, begin, mark)
 
 
 def device_twins() -> str:
@@ -54,9 +54,8 @@ def beside(
     head: str,
     says: Callable[[DeviceCall], str],
     begin: str = "or",
-    proven: bool = False,
+    marks: Callable[[str], str] = lambda row: "",
 ) -> str:
-    marks = mark if proven else lambda row: ""
     body = (
         (
             ", ".join(f"`{x}`{marks(f'emulator.{x}')}" for x in call.names),

@@ -2,7 +2,7 @@
 
 import badges
 import regions
-from tables.common import in_menu, table
+from tables.common import table
 
 READS = (*regions.SOURCES, "book/**/*.md", "book/rows/badges.toml")
 
@@ -10,14 +10,16 @@ READS = (*regions.SOURCES, "book/**/*.md", "book/rows/badges.toml")
 def with_badge(badge: str) -> str:
     """The listings with a badge, in the order of the menu."""
     page_of = regions.pages_of(regions.read_pages())
+    menu, places = regions.toctree(), badges.given()
     found, _ = regions.find_regions(regions.read_sources())
-    mine = [region for region in found if badges.of(region) == badge]
+    mine = [r for r in found if places[badges.decides(r, places)] == badge]
+    mine.sort(key=lambda r: menu.index(regions.docname(page_of[r.name])))
     body = (
         (
             f"[](#{region.name})",
             f"[](/{page_of[region.name].removeprefix('book/')})",
             f"`{region.file.removeprefix('backend/')}`",
         )
-        for region in sorted(mine, key=lambda r: in_menu(page_of[r.name]))
+        for region in mine
     )
     return table(("Listing", "On the page", "In the file"), body)

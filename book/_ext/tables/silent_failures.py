@@ -5,7 +5,7 @@ import re
 import regions
 import silent
 from rows import mark
-from tables.common import in_menu, table
+from tables.common import table
 
 READS = ("book/**/*.md",)
 
@@ -21,7 +21,7 @@ def silent_failures() -> str:
         proof = "".join(map(mark, it.tests)) or f"[example](#{here})"
         return f"[](#{here})", cause, f"[]({page})", proof
 
-    found = silent.find(regions.read_pages())
-    ordered = sorted(found, key=lambda it: in_menu(it.page))
+    menu, found = regions.toctree(), silent.find(regions.read_pages())
+    ordered = sorted(found, key=lambda it: menu.index(regions.docname(it.page)))
     head = "What you see", "Why", "On the page", "Proof"
     return table(head, map(row, ordered))

@@ -60,11 +60,10 @@ def versions_passed() -> str:
     )
     for row in passed:
         row["torch"] += " (installed)" * (row["torch"] == pytorch())
-    head = ("PyTorch", "Python", "On")
     cells = (
         [row[key] for key in ("torch", "python", "date")] for row in passed
     )
-    return table(head, cells)
+    return table(("PyTorch", "Python", "On"), cells)
 
 
 def versions_changes() -> str:
