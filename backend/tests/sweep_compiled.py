@@ -13,7 +13,8 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from torch_device_kit.conformance.compare import Mover, differences, impersonal
 from torch_device_kit.conformance.database import (
     ENTRIES,
     UNINITIALIZED,
+    applies,
     by_the_book,
     on_host_again,
     samples,
@@ -45,6 +47,7 @@ DTYPES = ["float32", "bfloat16", "int64"]
 ENDS = ["equal", "wrong", "listed", "as on the CPU", "refused by eager mode"]
 # How the fault of an answer begins that the CPU gives, too.
 CPU_TOO = "the CPU's, too: "
+TOGETHER = 12  # entries of the database that make one graph
 
 Call = Callable[[Any], Any]
 
@@ -143,6 +146,49 @@ def check(
     name: str, dtype: str, kind: str, count: int
 ) -> tuple[int, list[str]]:
     """How many calls were compared, and what differed."""
+    if count > 1:
+        return alone(name, dtype, kind, count)
+    neighbours = tuple(ENTRIES)[place(name) :][:TOGETHER]
+    asked = [
+        other
+        for other in neighbours
+        if applies(ENTRIES[other], getattr(torch, dtype), kind)
+        and not DECLARED.corrupts(Question(other, dtype, kind))
+    ]
+    return together(tuple(asked), dtype, kind).get(name) or alone(
+        name, dtype, kind, count
+    )
+
+
+def place(name: str) -> int:
+    """Where the neighbours of an entry begin in the database."""
+    return list(ENTRIES).index(name) // TOGETHER * TOGETHER
+
+
+@cache
+def together(
+    names: tuple[str, ...], dtype: str, kind: str
+) -> dict[str, tuple[int, list[str]]]:
+    """What `check` says of entries, by their first calls.
+
+    One graph of all takes a quarter of the time. Where it does not give what
+    eager mode does, each half is one, and in the end each call. A call that
+    ends the process does so for its neighbours, too: ask with `--samples 2`,
+    which compiles each by itself.
+    """
+    if len(names) < 2:
+        return {name: alone(name, dtype, kind, 1) for name in names}
+    if agree(names, dtype, kind):
+        return {name: (1, []) for name in names}
+    half = len(names) // 2
+    parts = names[:half], names[half:]
+    first, second = (together(part, dtype, kind) for part in parts)
+    return first | second
+
+
+def alone(
+    name: str, dtype: str, kind: str, count: int
+) -> tuple[int, list[str]]:
     dynamic = kind == "compiled-dynamic"
     values = ENTRIES[name].name not in UNINITIALIZED
     found: list[str] = []
@@ -160,23 +206,25 @@ def check(
     return asked, list(dict.fromkeys(found))
 
 
-def agree(names: list[str]) -> bool:
+def agree(names: Sequence[str], dtype: str, kind: str) -> bool:
     """Whether the first calls of entries, as one graph, give what eager does.
 
-    Also false where they do not make one graph.
+    Also false where they do not make one graph, or an entry has no call.
     """
     if any(ENTRIES[name].name in UNINITIALIZED for name in names):
         return False
     counters.clear()
     with as_in_eager_mode():
-        first = [next(asks(name, "float32")) for name in names]
+        first = [call for n in names for call in islice(asks(n, dtype), 1)]
+        if len(first) < len(names):
+            return False
         calls, arguments = zip(*first, strict=True)
         found = faults(
             lambda given: [
                 call(x) for call, x in zip(calls, given, strict=True)
             ],
             list(arguments),
-            *("openreg", False, True),
+            *("openreg", kind == "compiled-dynamic", True),
         )
     one_graph = counters["stats"]["unique_graphs"] == 1
     return found == [] and one_graph and not counters["graph_break"]

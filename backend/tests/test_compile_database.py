@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -28,27 +27,17 @@ NAMES = [
 # These make no graph with others, as halves would find out at a price.
 ALONE = [["resize_as_"], ["sparse.sampled_addmm"]]
 EIGHTH = [name for name in NAMES[::8] if [name] not in ALONE]
-# Compiled together they take a quarter of the time.
-GROUPS = ALONE + [EIGHTH[at : at + 12] for at in range(0, len(EIGHTH), 12)]
-
-
-def faults(names: Sequence[str]) -> Iterator[str]:
-    """Those of each entry; halves, and then one, say whose they are."""
-    if len(names) == 1:
-        asked, found = sweep_compiled.check(names[0], "float32", "compiled", 1)
-        yield from found
-        if not asked:
-            yield f"{names[0]}: eager mode refuses its first sample"
-    elif not sweep_compiled.agree(names):
-        half = len(names) // 2
-        yield from faults(names[:half])
-        yield from faults(names[half:])
+TOGETHER = sweep_compiled.TOGETHER
+GROUPS = ALONE + [
+    EIGHTH[at : at + TOGETHER] for at in range(0, len(EIGHTH), TOGETHER)
+]
 
 
 @pytest.mark.proves("compile-database")
 @pytest.mark.parametrize("names", GROUPS, ids=lambda names: names[0])
 def test_the_first_samples_come_out_as_in_eager_mode(names):
-    assert [*faults(names)] == []
+    found = sweep_compiled.together(tuple(names), "float32", "compiled")
+    assert found == dict.fromkeys(names, (1, []))
 
 
 def test_the_comparison_finds_what_only_compiled_code_gets_wrong():
