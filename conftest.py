@@ -209,6 +209,7 @@ def collect(document: Document) -> Iterator[Region]:
 
 def reset() -> None:
     """Tests and pages start alike: device 0, nothing pending or counted."""
+    _session.restore()
     for index in range(openreg.device_count()):
         openreg.reset_device(index)
         openreg.set_stream(openreg.default_stream(index))

@@ -18,6 +18,7 @@ from _python import COUNTING
 BUILD = Path(__file__).parents[2] / "build"
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 _counting: dict[str, str] = {}
+_settings: dict[str, str] = {}
 
 
 def settle(environ: MutableMapping[str, str]) -> list[str]:
@@ -68,6 +69,22 @@ def begin(config: pytest.Config) -> None:
         _counting[COUNTING] = os.environ.pop(COUNTING)
         if "OPENREG_LAUNCH" not in os.environ:
             stop_counting()
+    _settings.update(os.environ)
+
+
+def restore() -> None:
+    """Takes back the variables that a test, or a library for it, has set.
+
+    A process that has others than its fork server is a new interpreter, which
+    begins two seconds later.
+    """
+    for name in os.environ.keys() | _settings.keys():
+        if name.startswith("PYTEST_"):
+            continue
+        if name not in _settings:
+            del os.environ[name]
+        elif os.environ.get(name) != _settings[name]:
+            os.environ[name] = _settings[name]
 
 
 def stop_counting() -> None:

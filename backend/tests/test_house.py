@@ -12,6 +12,9 @@ import pytest
 import yaml
 from nox.command import CommandFailed
 
+import _fresh
+import _python
+import _session
 import noxfile
 import sanitize
 import stress
@@ -323,3 +326,18 @@ def test_stress_repeats_tests_of_concurrency_until_one_fails(
     assert len(ran) == (21 if failing is None else failing + 1)
     assert ran[0] == ("-m", "stress")
     assert all(Path(name).exists() for run in ran[1:] for name in run)
+
+
+def test_what_a_test_has_set_costs_no_later_process_its_fork() -> None:
+    python = _fresh.fork_server(), ["-c", "import torch"]
+    os.environ["SET_BY_A_TEST"] = "1"
+    assert _python.ask(*python, dict(os.environ)) is None
+    _session.restore()
+    assert _python.ask(*python, dict(os.environ)) == 0
+
+
+def test_a_forked_process_finds_what_pythonpath_names(tmp_path: Path) -> None:
+    (tmp_path / "of_its_own.py").write_text("print('is found')")
+    code = "import torch, of_its_own"
+    assert _fresh.prints(code, PYTHONPATH=str(tmp_path)) == "is found\n"
+    assert "No module named" in _fresh.run(code).stdout
