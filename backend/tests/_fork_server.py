@@ -35,7 +35,7 @@ from _python import AUTOLOAD, COUNTING, LONGEST, NEW, STANDARD
 # What Python and PyTorch have not read by now, and what is the shell's.
 LATE = re.compile(
     f"{AUTOLOAD}|{COUNTING}|LD_PRELOAD|OMIT|FAULT|OPENREG_.*|PYTORCH_ALLOC_CONF"
-    "|PYTEST_.*|CI|PATH|REPO|FOLDER|PWD|OLDPWD|SHLVL|_"
+    "|PYTEST_.*|CI|PATH|PYTHONPATH|REPO|FOLDER|PWD|OLDPWD|SHLVL|_"
 )
 READ = selectors.EVENT_READ
 
@@ -156,11 +156,20 @@ class Late(MetaPathFinder, Loader):
             module._import_device_backends()
 
 
+def places() -> list[str]:
+    """Where PYTHONPATH lets modules be found."""
+    said = os.environ.get("PYTHONPATH")
+    return [*map(os.path.abspath, said.split(os.pathsep))] if said else []
+
+
 def become(asked: Asked, files: list[int]) -> None:
     """Nothing is left of the server but what it has imported."""
+    ours = places()
     os.environ.clear()
     os.environ.update(asked.environment)
     os.chdir(asked.folder)
+    others = [place for place in sys.path[1:] if place not in ours]
+    sys.path[1:] = places() + others
     for file, number in zip(files, STANDARD, strict=True):
         os.dup2(file, number)
         os.close(file)
