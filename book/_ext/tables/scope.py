@@ -25,7 +25,7 @@ def state(probes: dict[str, str]) -> tuple[str, list[str]]:
     missing = [name for name, probe in probes.items() if not runs(probe)]
     if not missing:
         return "works", []
-    return "next" if len(missing) == len(probes) else "partly", missing
+    return "not yet" if len(missing) == len(probes) else "partly", missing
 
 
 def subsystems() -> str:
@@ -34,7 +34,7 @@ def subsystems() -> str:
     for part in rows("scope.subsystems"):
         word, missing = state(part.probes)
         done = ", ".join(p for p in part.probes if p not in missing)
-        tried = f"{done}; next: " * (word == "partly") + ", ".join(missing)
+        tried = f"{done}; not yet: " * (word == "partly") + ", ".join(missing)
         where = f"[{part.page}](/chapters/{part.page}.md)" if part.page else ""
         state_of = part.part, part.name, f"**{word}**"
         found.append((*state_of, where, tried or done))

@@ -100,7 +100,7 @@ def milestones() -> str:
     has = record()["milestones"]
 
     def here(row: Row) -> str:
-        return f"[{row.page}](/chapters/{row.page}.md)" if row.page else "next"
+        return f"[{p}](/chapters/{p}.md)" if (p := row.page) else "not yet"
 
     return of_rows(
         "versions.milestones",
