@@ -153,6 +153,15 @@ def test_regions_nest_and_can_be_switched_off():
     assert (x @ x).dtype == fp32
 
 
+@pytest.mark.proves("packages-autocast")
+@pytest.mark.filterwarnings("ignore:(CUDA|User provided)")
+def test_a_region_of_another_device_changes_nothing_here():
+    x = rand(2, 2)
+    for other in ("cuda", "cpu"):
+        with torch.autocast(other, bf16):
+            assert (x @ x).dtype == fp32
+
+
 def test_a_region_ends_with_an_exception():
     with pytest.raises(KeyError), autocast():
         raise KeyError

@@ -114,7 +114,7 @@ print(json.dumps([wrong, sum(counts.values()), refusal]))
 """
 
 
-@pytest.mark.proves("checklist.comparison")
+@pytest.mark.proves("checklist.comparison", "fallback-batch-norm")
 @pytest.mark.parametrize("mode", ["auto", "async"])
 def test_values_strides_and_random_numbers_are_the_cpus(mode: str) -> None:
     printed = _fresh.prints(

@@ -84,6 +84,7 @@ def test_relu_and_its_gradient() -> None:
         torch.relu(torch.ones(2, dtype=torch.bool, device="openreg"))
 
 
+@pytest.mark.proves("operators-views")
 def test_views_write_through() -> None:
     x = torch.zeros(4, 6, device="openreg")
     x[1].fill_(1)

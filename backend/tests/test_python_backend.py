@@ -16,6 +16,11 @@ pytestmark = pytest.mark.one_mode
 LIMITS = _rows.read("python_backend")["limits"]
 EXAMPLE = Path(__file__).parents[1] / "examples" / "python_backend.py"
 
+ATTENTION = (
+    "torch.nn.functional.scaled_dot_product_attention("
+    "*3 * [x.view(1, 1, 2, 3).requires_grad_()]).grad_fn.name()"
+)
+
 PROGRAM = """
 import io, json, sys, warnings
 sys.path.insert(0, sys.argv[1])
@@ -59,7 +64,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def answers() -> dict[str, str]:
     """What one process says to all probes."""
-    probes = [*DOES, *(row["probe"] for row in LIMITS)]
+    probes = [*DOES, ATTENTION, *(row["probe"] for row in LIMITS)]
     process = run(PROGRAM, json.dumps(probes))
     assert process.returncode == 0, process.stdout
     last = process.stdout.splitlines()[-1]
@@ -71,6 +76,13 @@ def test_it_computes(probe: str, answers: dict[str, str]) -> None:
     before, _, after = DOES[probe].partition("...")
     assert answers[probe].startswith(before)
     assert answers[probe].endswith(after)
+
+
+@pytest.mark.proves("stubs-attention")
+def test_attention_is_composed_where_no_stub_is_asked(
+    answers: dict[str, str],
+) -> None:
+    assert answers[ATTENTION] == "'UnsafeViewBackward0'"
 
 
 @pytest.mark.proves("python-limits")

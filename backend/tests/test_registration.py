@@ -86,6 +86,7 @@ def test_the_signature_is_checked_when_the_kernel_is_called() -> None:
     library._destroy()
 
 
+@pytest.mark.proves("operators-override")
 @pytest.mark.one_mode
 def test_overriding_warns_once_a_process_or_if_told_each_time() -> None:
     printed = _fresh.prints(
