@@ -186,7 +186,7 @@ const char* name_copy(const Request& request) {
   return names[request.src.block.type][request.dst.block.type];
 }
 
-// [dev-memcpy] In a kind's number, bit 0 puts dst on a device, bit 1 src.
+// [dev-memcpy] Bit 0 of a kind says that dst is on a device, bit 1 that src is.
 // Both ends must be given, be where the kind wants them, and have room.
 orError_t check_copy(Machine* machine, Request* request, orMemcpyKind kind) {
   const unsigned number = static_cast<unsigned>(kind);

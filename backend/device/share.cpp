@@ -13,7 +13,7 @@
 
 namespace emulator {
 
-// [dev-map-pages] Pages of a file, at the kernel's end of device addresses.
+// [dev-map-pages] Maps pages of a file where kernels find a device's address.
 // Whatever was mapped there before is replaced in one step.
 bool map_pages(uintptr_t base, size_t bytes, int fd, size_t offset) {
   const uintptr_t place = base + orReservedAddresses.kernel_offset;

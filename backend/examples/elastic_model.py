@@ -51,7 +51,7 @@ def train(model: nn.Module, file: Path, share: int, shares: int) -> list[float]:
 # [/py-elastic-train]
 
 
-# [py-elastic-keep] A checkpoint is replaced whole, so none is ever half done.
+# [py-elastic-keep] Replaces the checkpoint as a whole, so none is half written.
 def keep(file: Path, **state: object) -> None:
     half = file.with_suffix(".half")
     torch.save(state, half)
@@ -61,7 +61,7 @@ def keep(file: Path, **state: object) -> None:
 # [/py-elastic-keep]
 
 
-# [py-elastic-main] A rank that is silent for so long counts as lost.
+# [py-elastic-main] A rank that does not answer within this time counts as lost.
 def main(folder: str) -> None:
     rank = int(os.environ["LOCAL_RANK"])
     torch.accelerator.set_device_index(rank)

@@ -85,7 +85,7 @@ def train(model: nn.Module, loss_of: LossOf, scaled: bool = False) -> None:
 # [/py-one-model-train]
 
 
-# [py-one-model-eager] Each operator runs when Python comes to it.
+# [py-one-model-eager] Each operator runs as soon as Python calls it.
 def eager() -> nn.Module:
     model = make()
     train(model, lambda images, labels: F.cross_entropy(model(images), labels))

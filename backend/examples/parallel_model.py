@@ -16,7 +16,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn import functional as F
 
 
-# [py-parallel-train] One loop for all; without a group, a process is alone.
+# [py-parallel-train] One loop for all; a process without a group trains alone.
 def losses(
     model: nn.Module, share: int, shares: int, group: dist.ProcessGroup | None
 ) -> list[float]:
@@ -40,7 +40,7 @@ def losses(
 # [/py-parallel-train]
 
 
-# [py-parallel-ddp] Each process has the model, and a share of the pictures.
+# [py-parallel-ddp] Each process has the whole model and part of the pictures.
 def ddp(mesh: DeviceMesh) -> nn.Module:
     group = mesh["data"].get_group()
     return nn.parallel.DistributedDataParallel(make(), process_group=group)

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 acc = torch.accelerator
 
 
-# [py-prefetch] A loader's batches on the device, one copy ahead of their use.
+# [py-prefetch] Copies the next batch to the device while one is in use.
 class Prefetch:
     def __init__(self, loader: Iterable[list[Tensor]]) -> None:
         self.loader = loader

@@ -32,7 +32,7 @@ def squareplus_backward(gradient: Tensor, x: Tensor, b: float) -> Tensor:
 # [/py-squareplus-kernels]
 
 
-# [py-squareplus-fakes] What both results look like.
+# [py-squareplus-fakes] The shapes and dtypes of the results, without values.
 @register_fake("toy::squareplus")
 def _(x: Tensor, b: float = 4.0) -> Tensor:
     check(x)

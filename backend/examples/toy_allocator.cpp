@@ -10,7 +10,7 @@
 
 namespace {
 
-// [toy-allocator-cache] What is freed goes onto a list of its size.
+// [toy-allocator-cache] A freed block goes onto a list for its size.
 struct Block {
   void* address;
   size_t bytes;

@@ -28,7 +28,7 @@ import torch  # noqa: E402
 # [/py-autoload]
 
 
-# [py-room] Looks for another backend before ours registers anything.
+# [py-room] Refuses to be a second backend, before it registers anything.
 def _find_room() -> None:
     """Refuses a process in which another package has taken the device.
 
@@ -48,7 +48,7 @@ def _find_room() -> None:
 # [/py-room]
 
 
-# [py-load] Says what is wrong before the linker says it in its own way.
+# [py-load] Says what is wrong in clearer words than the linker would.
 def _load_library() -> None:
     """Loads the shared objects.
 

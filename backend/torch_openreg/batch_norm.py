@@ -104,7 +104,7 @@ def backward_elemt(
 # [/py-batch-norm-backward]
 
 
-# [py-batch-norm-register] Kernels in Python, registered as long as this lives.
+# [py-batch-norm-register] Kernels in Python last as long as their library.
 _LIBRARY = torch.library.Library("aten", "IMPL")
 
 

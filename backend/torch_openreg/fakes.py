@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 _library = torch.library.Library("aten", "IMPL")
 
 
-# [py-fakes-rule] The device's kernels are the CPU's, so the CPU is asked.
+# [py-fakes-rule] The device's kernels are the CPU's, so this asks the CPU.
 def _answer_as_cpu(
     mode: FakeTensorMode,
     func: torch._ops.OpOverload,

@@ -192,7 +192,7 @@ void launch_on(
 
 }  // namespace
 
-// [flight-here] A call that waits at once runs on the caller's stream.
+// [flight-here] What its caller waits for at once runs on the caller's stream.
 // A second stream would wake two more threads. The call is still in the group's
 // order: after what the group has launched, and before what it will launch.
 void launch_flight(

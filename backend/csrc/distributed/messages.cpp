@@ -12,7 +12,7 @@ namespace openreg {
 using c10d::OpType;
 using WorkPtr = Collectives::WorkPtr;
 
-// [messages-bytes] Data that is only moved is sent as bytes, of any dtype.
+// [messages-bytes] Data of any dtype that is only moved is sent as bytes.
 at::Tensor bytes_of(const at::Tensor& tensor) {
   auto alias = own(tensor);
   auto bytes = at::detail::make_tensor<c10::TensorImpl>(

@@ -63,7 +63,7 @@ void copy_result(const Tensor& to, const Tensor& result) {
 
 namespace {
 
-// [captured-shape] A call on Meta tensors tells the shapes of the results.
+// [captured-shape] A call on Meta tensors finds the shapes of the results.
 // PyTorch has a kernel for this under the key Meta, whose tensors have no data.
 Stack call_on_meta(const c10::OperatorHandle& op, c10::ArrayRef<IValue> args) {
   if (op.schema().returns().empty()) {

@@ -22,7 +22,7 @@ at::Tensor marked_as(const at::Tensor& host, const at::Tensor& device) {
   return host;
 }
 
-// [copy-elements-host] Elements are read in one piece and written one by one.
+// [copy-elements-host] Elements are read in one piece, but written one by one.
 // The piece reaches from the first element in memory to the last. What lies
 // between those that are written may be written by others meanwhile.
 at::Tensor read(const at::Tensor& src) {

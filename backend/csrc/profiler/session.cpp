@@ -73,7 +73,7 @@ Session::Session(std::set<ActivityType> types, size_t bytes)
       recorder_(bytes),
       buffer_(std::make_unique<libkineto::CpuTraceBuffer>()) {}
 
-// [session-life] If the device cannot be traced, the host's profile goes on.
+// [session-life] If the device cannot be traced, the host's profile remains.
 void Session::start() {
   error_ = recorder_.start();
   status_ = error_.empty() ? libkineto::TraceStatus::RECORDING

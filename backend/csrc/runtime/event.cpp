@@ -30,7 +30,7 @@ void record_event(
 }
 // [/event-record]
 
-// [event-wait] Makes a stream wait for an event, or the host.
+// [event-wait] Makes a stream, or the host, wait for an event.
 void wait_for_event(orEvent_t event, c10::Stream stream) {
   const orStream_t handle = handle_of(stream);
   if (event != nullptr) {

@@ -40,7 +40,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   // [/hooks-available]
 
-  // [hooks-device] The device functions, for code of any accelerator.
+  // [hooks-device] The same device functions, for code of every accelerator.
   c10::DeviceIndex deviceCount() const override {
     return device_count();
   }

@@ -53,7 +53,7 @@ SharedStorage share_storage(const c10::Storage& storage) {
 }
 // [/storage-share]
 
-// [storage-open] In the other process it is a storage like any other.
+// [storage-open] In the other process this is a storage like any other.
 c10::Storage open_storage(
     c10::DeviceIndex device, const SharedStorage& shared, int lease) {
   TORCH_CHECK(

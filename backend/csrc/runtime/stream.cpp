@@ -173,7 +173,7 @@ Stream default_stream(DeviceIndex device) {
   return make_stream(resolve(device), 0);
 }
 
-// [stream-hand-out] Handed out in turn, streams are shared evenly.
+// [stream-hand-out] Streams are handed out in turn, so that all are used alike.
 Stream pool_stream(DeviceIndex device, int priority) {
   TORCH_CHECK(
       priority <= 0,

@@ -1,6 +1,6 @@
 #include <Python.h>
 
-/* [stub-entry] All that Python itself loads: a door to libtorch_bindings.so. */
+/* [stub-entry] All that Python loads itself; it calls libtorch_bindings.so. */
 PyObject* openreg_create_module(void);
 
 PyMODINIT_FUNC PyInit__C(void);

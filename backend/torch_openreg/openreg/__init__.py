@@ -29,7 +29,7 @@ default_generators: tuple[torch.Generator, ...] = ()
 """The default generator of each device; empty until the backend is in use."""
 
 
-# [py-init-inductor] Inductor looks for this name first in a device module.
+# [py-init-inductor] Inductor first looks for this name in the device module.
 def __getattr__(name: str) -> object:
     if name == "Scheduling":
         # It registers itself, with more than Inductor would find here by name.

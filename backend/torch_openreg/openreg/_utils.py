@@ -8,7 +8,7 @@ from torch.types import Device
 from torch_openreg import _C
 
 
-# [py-utils-index] One way to read a device from what users write.
+# [py-utils-index] Turns whatever names a device into an index.
 def _get_device_index(device: Device, optional: bool = False) -> int:
     """Returns the index that `device` means.
 

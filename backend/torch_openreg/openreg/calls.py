@@ -39,7 +39,7 @@ def show_calls(file: TextIO | None = None) -> TorchDispatchMode:
     return _ShowCalls(file)
 
 
-# [py-calls-path] What the dispatcher will run for a key, in a word.
+# [py-calls-path] What the dispatcher will run for a key, as one word.
 _PATHS = {
     "kernel": "native",
     "default backend kernel": "default",

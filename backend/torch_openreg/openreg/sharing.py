@@ -52,7 +52,7 @@ _leases: dict[int, _Lease] = {}  # by the descriptor of our end
 _lock = threading.Lock()
 
 
-# [py-sharing-collect] A socket reports when nobody has its other end open.
+# [py-sharing-collect] A socket reports that no process has its other end open.
 def ipc_collect() -> None:
     """Frees the memory that other processes have let go of.
 
@@ -117,7 +117,7 @@ def _empty_storage(device: int) -> torch.UntypedStorage:
     return torch.UntypedStorage(device=torch.device("openreg", device))
 
 
-# [py-sharing-receive] A storage that is here already is not opened again.
+# [py-sharing-receive] A storage that this process already has is used again.
 def _rebuild_storage(
     device: int,
     segment: tuple[int, int],

@@ -7,7 +7,7 @@
 
 namespace openreg {
 
-// [nested-register] Shapes stay on the host, and copies may go there.
+// [nested-register] Shapes stay on the host, and a copy may be made there.
 // PyTorch's own functions do both, and make new tensors elsewhere. Dropout
 // draws numbers, so it goes on to the device's kernel for the buffer. The rest
 // are alias kernels.

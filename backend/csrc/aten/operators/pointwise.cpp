@@ -195,7 +195,7 @@ enum class Takes { kAll, kFloats };
 template <typename Row, typename Op, typename Signature = typename Op::schema>
 struct Form;
 
-// [pointwise-forms] The signature decides between a new result and self.
+// [pointwise-forms] The signature says whether the result is new or self.
 template <
     typename Row,
     typename Op,

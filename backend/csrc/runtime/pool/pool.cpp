@@ -262,7 +262,7 @@ bool Pool::may_serve(const Block& block, size_t bytes) const {
          block.bytes - bytes < options_.max_non_split_rounding_bytes;
 }
 
-// [pool-segment] A segment of the usual size, or of the size that is left.
+// [pool-segment] A segment of the usual size, or else just what is needed.
 orError_t Pool::add_segment(Arena& arena, size_t bytes, Block** block) {
   orError_t error = table_ == nullptr ? map_table() : orSuccess;
   if (error != orSuccess) {

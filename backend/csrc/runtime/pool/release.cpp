@@ -23,7 +23,7 @@ static orError_t query(orEvent_t event, orStream_t stream) {
   return answer == orErrorStreamCaptureUnsupported ? query(stream) : answer;
 }
 
-// [release-private] Memory of graphs gets an odd number in place of a stream.
+// [release-private] A graph's memory has an odd number in place of a stream.
 // Handles of streams are even, since they are addresses.
 orStream_t Pool::private_arena(uint64_t number) {
   return reinterpret_cast<orStream_t>(number << 1 | 1);
