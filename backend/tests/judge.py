@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
 import subprocess
 import tempfile
 import threading
@@ -330,8 +331,9 @@ def exports(file: Path) -> None:
     driver.orTwice(1)
     assert driver.orCalls() == before + 1, "a call was not counted"
     names = {line.split(maxsplit=2)[2] for line in told.splitlines()}
-    # The compiler's own names begin with an underscore.
-    others = sorted(n for n in names - {"orTwice", "orCalls"} if n[0] != "_")
+    # The compiler has names of its own there, more so where it counts lines.
+    written, names = file.read_text(), names - {"orTwice", "orCalls"}
+    others = sorted(n for n in names if re.split(r"\W", n)[0] in written)
     assert not others, f"the library exports {', '.join(others)}"
 
 
