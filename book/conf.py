@@ -53,6 +53,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
 sphinx_tabs_disable_tab_closing = True
+sphinx_tabs_disable_css_loading = True  # book.css has their style
 copybutton_prompt_text = r">>> |\.\.\. |\$ |> "
 copybutton_prompt_is_regexp = True
 
@@ -60,6 +61,10 @@ copybutton_prompt_is_regexp = True
 # pages get absolute addresses, a site map, and links that lead to an editor.
 html_baseurl = os.environ.get("BOOK_URL", "")
 repository = os.environ.get("BOOK_REPOSITORY", "")
+
+# Figures with a caption are counted through the whole book.
+numfig = True
+numfig_format = {"figure": "Figure %s."}
 
 html_theme = "furo"
 html_theme_options: dict[str, object] = {"top_of_page_buttons": ["edit"]}

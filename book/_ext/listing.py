@@ -164,6 +164,9 @@ class Generated(SphinxDirective):
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(self.made())
+
+    def made(self) -> str:
         name = self.arguments[0]
         try:
             text = tables.make(name)
@@ -171,16 +174,32 @@ class Generated(SphinxDirective):
             raise self.error(str(error)) from None
         for path in tables.behind(name):
             self.env.note_dependency(path)
-        return self.parse_text_to_nodes(text)
+        return text
 
 
-class Drawing(SphinxDirective):
-    """An SVG put into the page, so that it follows light and dark."""
+class Drawing(Generated):
+    """An SVG put into the page, so that it follows light and dark.
 
-    required_arguments = 1
+    It is a file, or what a function of `tables` draws; with its caption it is
+    a figure that has a number.
+    """
+
+    has_content = True
     option_spec = {"alt": required}
 
     def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        svg = self.drawn() if name.endswith(".svg") else self.made()
+        html = f'<div class="drawing">{svg}</div>'
+        drawing = nodes.raw("", html, format="html")
+        if not self.content:
+            return [drawing]
+        said, _ = self.parse_inline(" ".join(self.content))
+        caption = nodes.caption("", "", *said)
+        place = nodes.make_id(f"figure {name}")
+        return [nodes.figure("", drawing, caption, ids=[place])]
+
+    def drawn(self) -> str:
         path = Path(self.env.srcdir) / "_static" / self.arguments[0]
         alt = self.options.get("alt")
         if not alt or not path.is_file():
@@ -188,12 +207,9 @@ class Drawing(SphinxDirective):
                 f"{path.name} needs an :alt: and to be in _static."
             )
         self.env.note_dependency(str(path))
-        svg = path.read_text("utf-8")
-        svg = svg[svg.index("<svg") :].replace(
-            "<svg ", f'<svg role="img" aria-label="{escape(alt)}" ', 1
-        )
-        html = f'<div class="drawing">{svg}</div>'
-        return [nodes.raw("", html, format="html")]
+        svg: str = path.read_text("utf-8")
+        says = f'<svg role="img" aria-label="{escape(alt)}" '
+        return svg[svg.index("<svg") :].replace("<svg ", says, 1)
 
 
 @functools.cache
@@ -211,14 +227,6 @@ def noted(env: BuildEnvironment, what: str) -> dict[str, Any]:
     """
     pages = env.metadata.items()
     return {page: about[what] for page, about in pages if what in about}
-
-
-def mark_columns(app: Sphinx, doctree: nodes.document) -> None:
-    """Tells the style which first columns count."""
-    for table in doctree.findall(nodes.table):
-        rows = list(table.findall(nodes.row))
-        if all(row[0].astext().isdigit() for row in rows[1:]):
-            table["classes"].append("numbered")
 
 
 def source_page(file: str) -> str:
@@ -249,8 +257,8 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
             linenos="inline",
             linespans="L",
         )
-        body = source_body(file, sorted(links), code)
-        yield page, {"title": file, "body": body}, "page.html"
+        shown = {"title": file, "links": sorted(links), "code": code}
+        yield page, shown, "source.html"
     stamp.write_text(json.dumps(made))
 
 
@@ -277,18 +285,6 @@ def links_back(app: Sphinx) -> dict[str, set[LinkBack]]:
     return links
 
 
-def source_body(file: str, links: list[LinkBack], code: str) -> str:
-    up = "../" * source_page(file).count("/")
-    rows = "".join(
-        f'<li><a href="{up}{href}">{escape(says)}</a> (line {line})</li>'
-        for line, href, says in links
-    )
-    return (
-        f'<h1 class="source">{escape(file)}</h1>'
-        f"<p>Explained in the book:</p><ul>{rows}</ul>{code}"
-    )
-
-
 def hash_of(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -300,6 +296,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("pytorch", PyTorch)
     app.add_directive("generated", Generated)
     app.add_directive("drawing", Drawing)
-    app.connect("doctree-read", mark_columns)
     app.connect("html-collect-pages", source_pages)
     return {"parallel_read_safe": True, "version": "1"}

@@ -53,7 +53,7 @@ KINDS = {
     "{literalinclude}": "the region's file is compiled and tested",
     "{pytorch}": "found by its text in the installed PyTorch",
     "{generated}": "made from the real package by book/_ext/tables",
-    "{drawing}": "an SVG of book/_static with a text alternative",
+    "{drawing}": "an SVG of book/_static, or one that a run has drawn",
     "{eval-rst}": "autodoc of the real package, nothing else",
     "{toctree}": "sphinx -n -W",
     "{include}": "sphinx -n -W; a part of README.md",

@@ -21,7 +21,8 @@ def shown_tables() -> list[str]:
         fence.argument
         for page, text in regions.read_pages().items()
         for fence in regions.find_fences(page, text)
-        if fence.kind == "{generated}"
+        if fence.kind in ("{generated}", "{drawing}")
+        and not fence.argument.endswith(".svg")
     )
 
 

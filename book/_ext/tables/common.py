@@ -51,9 +51,8 @@ def of_rows(name: str, **made: Callable[[Row], str]) -> str:
 def drawing(label: str, height: int, parts: Iterable[str]) -> str:
     """An SVG as wide as a narrow screen; `.drawn` in book.css is its style."""
     return (
-        '```{raw} html\n<div class="drawing"><svg class="drawn" '
-        f'viewBox="0 0 370 {height}" width="444" role="img" '
-        f'aria-label="{escape(label)}">{"".join(parts)}</svg></div>\n```\n'
+        f'<svg class="drawn" viewBox="0 0 370 {height}" width="444" role="img" '
+        f'aria-label="{escape(label)}">{"".join(parts)}</svg>'
     )
 
 
