@@ -80,7 +80,6 @@ html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 templates_path = ["_templates"]
 html_css_files = ["book.css"]
-html_search_scorer = str(Path(__file__).parent / "_static" / "search.js")
 html_js_files = [("book.js", {"defer": "defer"})]
 html_codeblock_linenos_style = "inline"
 html_copy_source = False

@@ -19,10 +19,6 @@ import listing
 import proof
 import regions
 
-UNRUN = (
-    "Not yet run on this tree: <code>nox -s tests</code> fills in this line."
-)
-
 
 def plural(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("s" if count != 1 else "")
@@ -93,9 +89,9 @@ def summary(
     shown: list[regions.Region],
     made: list[str],
 ) -> str:
-    """What the last full run says of a page, as a line of HTML."""
+    """What the last full run says of a page; nothing if it was another tree."""
     if record is None:
-        return UNRUN
+        return ""
     parts = []
     if shown:
         ran = [record["regions"][region.name] for region in shown]
@@ -120,17 +116,12 @@ def add_footer(
 ) -> None:
     if page not in app.env.found_docs or "body" not in context:
         return
-    file = f"book/{page}.md"
-    line = summary(
+    about = app.env.metadata[page]
+    context["proof"] = summary(
         vars(app)["openreg_proof"],
-        file,
-        app.env.metadata[page].get("listings", []),
-        [x for x in app.env.metadata[page].get("claims", ()) if "." not in x],
-    )
-    up = "../" * page.count("/")
-    context["body"] += (
-        f'<p class="proof" role="note">{line} '
-        f'<a href="{up}about/checked.html">What is checked, and how</a></p>'
+        f"book/{page}.md",
+        about.get("listings", []),
+        [x for x in about.get("claims", ()) if "." not in x],
     )
 
 

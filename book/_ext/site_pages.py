@@ -1,20 +1,21 @@
 """What the site has beside its pages, and what every page gets from the others.
 
-A page for dead addresses, lists for machines (`llms.txt`, `sitemap.xml`),
-related pages, and words that lead to the glossary.
+A page for dead addresses, lists for machines (`llms.txt`, `sitemap.xml`), the
+search by section, related pages, and words that lead to the glossary.
 """
 
 import functools
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from html import escape
+from html import unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Any
 
 from docutils import nodes
-from sphinx.addnodes import pending_xref
+from sphinx.addnodes import index, pending_xref
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.environment import BuildEnvironment
@@ -27,13 +28,17 @@ LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 # A word of the glossary; and those that also mean other things here.
 TERM = re.compile(r"^(?! |```)(.+)\n  ", re.M)
 LOOSE = {"block"}
-LOST = """<h1>Nothing is here</h1>
-<p>The address leads to no page: it may have been renamed, which the
-<a href="about/changelog.html">changelog</a> would say.</p>
-<p>Go to the <a href="index.html">first page</a>, or search:</p>
-<form role="search" aria-label="From here" action="search.html"><p>
-<input name="q" type="search" aria-label="Words"> <button>Search</button>
-</p></form>"""
+# In a page: what is not its text, what a link can lead to, and code, of which
+# each name counts once: a word with a mark or a capital inside.
+MUTE = re.compile(
+    r"<(svg|button)\b.*?</\1>|<span popover.*?</span>|"
+    r'<p class="proof.*|<a class="(?:headerlink|proven|badge).*?</a>',
+    re.S,
+)
+PLACE = re.compile(r'<(?:section|dt)\b[^>]* id="([^"]+)"[^>]*>')
+CODE = re.compile('<div class="highlight-(?!output).*?</pre>', re.S)
+NAME = re.compile(r"\b(?=\w*(?:_|[a-z][A-Z]|[.:]+\w))[A-Za-z_][\w.:]*\w")
+TAG = re.compile(r"<[^>]*>")
 
 
 @functools.cache
@@ -77,7 +82,10 @@ def describe(app: Sphinx, doctree: nodes.document) -> None:
     """Keeps the promise that a page begins with."""
     found = doctree.next_node(nodes.paragraph)
     text = found.astext().replace("\n", " ") if found else ""
-    app.env.metadata[app.env.docname]["description"] = text
+    about = app.env.metadata[app.env.docname]
+    about["description"] = text
+    entries = [e for x in doctree.findall(index) for e in x["entries"]]
+    about["names"] = [(at, name) for _, name, at, main, _ in entries if main]
 
 
 @functools.cache
@@ -127,8 +135,9 @@ def complete(
         context["toctree"] = menus.setdefault(page.count("/"), own)
 
 
-def lost_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    yield "404", {"title": "Nothing is here", "body": LOST}, "page.html"
+def more_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    yield "404", {"title": "Nothing is here"}, "404.html"
+    yield "search", {"title": "Search"}, "search.html"
 
 
 def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
@@ -139,41 +148,49 @@ def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
         yield tree["caption"] or app.config.project, pages
 
 
+def searched(page: str, about: dict[str, Any]) -> Iterator[list[str]]:
+    """What links can lead to: anchor, heading, other names, text, code."""
+    body = MUTE.sub("", re.split("<article|</article>", page)[1])
+    parts = iter(PLACE.split(body)[1:])
+    for anchor, html in zip(parts, parts, strict=True):
+        names = [n for x, n in about["names"] if f' id="{x}"' in html]
+        code = dict.fromkeys(NAME.findall(words("".join(CODE.findall(html)))))
+        plain = CODE.sub("", html)
+        heading, text = re.split(r"</(?:h\d|dt)>", plain, maxsplit=1)
+        yield [anchor, words(heading), "|".join(names), words(text), *code]
+
+
+def words(html: str) -> str:
+    return " ".join(unescape(TAG.sub("", html)).split())
+
+
 def write_lists(app: Sphinx, error: Exception | None) -> None:
-    """llms.txt; and where the site has an address, sitemap.xml."""
-    builder, base = app.builder, app.config.html_baseurl
+    """llms.txt, searchindex.js and, for a site with an address, sitemap.xml."""
+    builder, about, out = app.builder, app.env.metadata, Path(app.outdir)
     if error or not isinstance(builder, StandaloneHTMLBuilder):
         return
-    about = app.env.metadata
-    home = about[app.config.root_doc]["description"]
-    lines = [f"# {app.config.project}", "", f"> {home}"]
-    for caption, pages in sections(app):
-        lines += ["", f"## {caption}", ""]
-        for page in pages:
-            title = app.env.titles[page].astext()
-            words = about[page]["description"]
-            address = base + builder.get_target_uri(page)
-            lines.append(f"- [{title}]({address}): {words}".rstrip(": "))
-    out = Path(app.outdir)
-    (out / "llms.txt").write_text("\n".join(lines) + "\n")
-    if base:
-        pages = sorted(app.env.all_docs)
-        places = (escape(base + builder.get_target_uri(p)) for p in pages)
-        urls = (f"<url><loc>{place}</loc></url>" for place in places)
-        (out / "sitemap.xml").write_text(
-            '<?xml version="1.0" encoding="utf-8"?>\n'
-            '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
-            + "\n".join(urls)
-            + "\n</urlset>\n"
-        )
+    book = {
+        page: list(searched((out / f"{page}.html").read_text(), about[page]))
+        for page in sorted(about)
+        if "nosearch" not in about[page]
+    }
+    known = {"about": about, "titles": app.env.titles, "config": app.config}
+    known |= {"uri": builder.get_target_uri, "sections": list(sections(app))}
+    known["book"] = json.dumps(book, ensure_ascii=False, separators=(",", ":"))
+    with_address = ["sitemap.xml"] * bool(app.config.html_baseurl)
+    for name in ("llms.txt", "searchindex.js", *with_address):
+        text = builder.templates.render(name, known)
+        (out / name).write_text(text, "utf-8")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     links.cache_clear()
+    # In place of Sphinx's own: decisions/0027-search-by-section.md.
+    StandaloneHTMLBuilder.search = False
     app.connect("doctree-read", describe)
     app.connect("doctree-read", link_terms)
     app.connect("env-updated", around)
     app.connect("html-page-context", complete, priority=1)
-    app.connect("html-collect-pages", lost_page)
+    app.connect("html-collect-pages", more_pages)
     app.connect("build-finished", write_lists)
     return {"parallel_read_safe": True, "version": "1"}

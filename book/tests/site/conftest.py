@@ -3,6 +3,7 @@
 import http.server
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -29,9 +30,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A window of its own, which must end without a complaint."""
+@contextmanager
+def window(browser: Browser) -> Iterator[Page]:
+    """Which must end without a complaint."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(60_000)
     page = context.new_page()
@@ -40,3 +41,17 @@ def page(browser: Browser) -> Iterator[Page]:
     yield page
     context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A window of its own, for what leaves something behind."""
+    with window(browser) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def reader(browser: Browser) -> Iterator[Page]:
+    """One window for a file of tests that only read; it has what it loaded."""
+    with window(browser) as page:
+        yield page

@@ -3,32 +3,11 @@
 import re
 import time
 
-import pytest
-from browsing import SITE, Complaints
+from browsing import Complaints
 from playwright.sync_api import Browser, Page, expect
 
 TITLE = "article h1"
 HITS = "#search-results li a"
-# What someone types, and the page that should come first.
-SEARCHES = {
-    "pinned": "chapters/memory",
-    "record_stream": "chapters/stream",
-    "autocast": "chapters/amp",
-    "manual_seed_all": "reference/python",
-    "fork": "chapters/emulator",
-    "fallback": "chapters/fallback",
-    "autoload": "chapters/autoload",
-    "OPENREG_LAUNCH": "reference/environment",
-    "glossary": "reference/glossary",
-    "guard": "chapters/guard",
-}
-
-
-def search(page: Page, words: str) -> None:
-    page.get_by_role("textbox", name="Search").first.fill(words)
-    page.keyboard.press("Enter")
-    page.locator(HITS).first.wait_for()
-    page.locator("#search-results.finished, #search-results p").first.wait_for()
 
 
 def test_the_menu_leads_to_every_page_of_it(page: Page, address: str) -> None:
@@ -56,26 +35,6 @@ def test_a_chosen_tab_is_remembered(page: Page, address: str) -> None:
     page.goto(address + "chapters/custom-aliasing.html")
     there = page.get_by_role("tab", name="Python").first
     expect(there).to_have_attribute("aria-selected", "true")
-
-
-@pytest.mark.parametrize("words", SEARCHES)
-def test_search_finds_the_right_page_first(
-    page: Page, address: str, words: str
-) -> None:
-    page.goto(address + "search.html")
-    search(page, words)
-    first = page.locator(HITS).first.get_attribute("href")
-    assert first
-    assert first.split(".html")[0] == SEARCHES[words]
-
-
-def test_search_works_from_a_file_and_offline(page: Page) -> None:
-    page.context.set_offline(True)
-    page.goto((SITE / "index.html").as_uri())
-    search(page, "allocator")
-    page.locator(HITS).first.click()
-    expect(page.locator(TITLE)).to_be_visible()
-    assert page.url.startswith("file:")
 
 
 def test_colours_follow_the_system_and_the_button(
