@@ -3,7 +3,8 @@
 import re
 import time
 
-from browsing import Complaints
+import pytest
+from browsing import SITE, Complaints
 from playwright.sync_api import Browser, Page, expect
 
 TITLE = "article h1"
@@ -16,6 +17,14 @@ def test_the_menu_leads_to_every_page_of_it(page: Page, address: str) -> None:
     expect(page.locator(TITLE)).to_contain_text("Streams")
     current = page.locator(".sidebar-tree a.current")
     expect(current).to_have_text("Streams")
+    # Its own contents stand beside the text of a window of this width.
+    beside = page.locator(".toc-tree a").nth(1)
+    expect(beside).to_be_in_viewport()
+    text, contents = page.locator("article"), page.locator(".toc-drawer")
+    ends, begins = text.bounding_box(), contents.bounding_box()
+    assert ends
+    assert begins
+    assert ends["x"] + ends["width"] <= begins["x"]
 
 
 def test_next_and_previous_are_inverse(page: Page, address: str) -> None:
@@ -37,6 +46,14 @@ def test_a_chosen_tab_is_remembered(page: Page, address: str) -> None:
     expect(there).to_have_attribute("aria-selected", "true")
 
 
+# Of a panel: its own background, and whether its letters are those of the page.
+PANEL = """() => {
+  const [panel, page] = [".sphinx-tabs-panel", "article"].map(
+    part => getComputedStyle(document.querySelector(part)));
+  return [panel.backgroundColor, panel.color === page.color];
+}"""
+
+
 def test_colours_follow_the_system_and_the_button(
     page: Page, address: str
 ) -> None:
@@ -50,6 +67,8 @@ def test_colours_follow_the_system_and_the_button(
     assert not dark()
     page.emulate_media(color_scheme="dark")
     assert dark()
+    page.goto(address + "chapters/custom-operators.html")
+    assert page.evaluate(PANEL) == ["rgba(0, 0, 0, 0)", True]
     button = page.locator(".theme-toggle-content button")
     button.click()
     chosen = page.evaluate("document.body.dataset.theme")
@@ -129,17 +148,91 @@ def test_a_phone_has_its_menu_behind_a_button(page: Page, address: str) -> None:
     expect(page.locator(TITLE)).to_contain_text("Streams")
 
 
+# The first cells of a table of sentences, as far as possible from a column.
+CELLS = """selector => {
+  const table = [...document.querySelectorAll(selector)].at(-1);
+  const names = [...table.querySelectorAll("thead th")].map(x => x.textContent);
+  return [...table.querySelectorAll("tbody tr:nth-child(-n+3) td")]
+    .filter(cell => cell.textContent).map(cell => {
+      const {x, y, width} = cell.getBoundingClientRect();
+      const label = getComputedStyle(cell, "::before").content;
+      return [x, y, width, label === `"${names[cell.cellIndex]}"`];
+    });
+}"""
+
+
+@pytest.mark.parametrize("name", ["howto/checklist", "reference/errors"])
+def test_sentences_in_columns_stack_on_a_phone(
+    page: Page, address: str, name: str
+) -> None:
+    page.goto(f"{address}{name}.html")
+    wide = page.evaluate(CELLS, "table.stacks")
+    assert len({x for x, *_ in wide}) > 2
+    page.set_viewport_size({"width": 390, "height": 800})
+    cells = page.evaluate(CELLS, "table.stacks")
+    assert len({x for x, *_ in cells}) == 1
+    assert [y for _, y, *_ in cells] == sorted({y for _, y, *_ in cells})
+    assert all(width > 300 and labelled for *_, width, labelled in cells)
+
+
+def assert_tabs_are_open(page: Page) -> None:
+    """Each panel is shown, right below its own tab."""
+    for tabs in page.locator(".sphinx-tabs").all():
+        parts = []
+        for tab in tabs.get_by_role("tab", include_hidden=True).all():
+            panel = page.locator(f"#{tab.get_attribute('aria-controls')}")
+            parts += [tab.bounding_box(), panel.bounding_box()]
+            assert tab.inner_text()
+        ends = [box["y"] + box["height"] for box in parts if box]
+        begins = [box["y"] for box in parts if box]
+        assert len(begins) == len(parts) >= 4
+        assert all(
+            end <= begin + 1
+            for end, begin in zip(ends, begins[1:], strict=False)
+        )
+
+
+def test_without_javascript_all_tabs_are_open(
+    browser: Browser, address: str
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + "chapters/custom-operators.html")
+    assert_tabs_are_open(page)
+    context.close()
+
+
 def test_paper_shows_everything_and_no_menu(page: Page, address: str) -> None:
     page.goto(address + "chapters/custom-operators.html")
-    panels = page.locator(".sphinx-tabs-panel")
-    hidden = panels.nth(1)
+    hidden = page.locator(".sphinx-tabs-panel").nth(1)
     answer = page.locator("details.answer > :not(summary)").first
     expect(hidden).not_to_be_visible()
+    with pytest.raises(AssertionError):
+        assert_tabs_are_open(page)
     page.emulate_media(media="print")
-    expect(hidden).to_be_visible()
+    assert_tabs_are_open(page)
     expect(answer).to_be_visible()
-    for part in (".sidebar-drawer", ".toc-drawer", "button.copybtn >> nth=0"):
+    for part in (
+        *(".sidebar-drawer", ".toc-drawer", ".skip-to-content"),
+        "button.copybtn >> nth=0",
+    ):
         expect(page.locator(part)).not_to_be_visible()
+
+
+def test_each_figure_has_a_number_and_a_caption() -> None:
+    pages = [path.read_text() for path in SITE.glob("chapters/*.html")]
+    drawn = "".join(pages).count('<div class="drawing">')
+    numbers = [
+        int(number)
+        for page in pages
+        for number in re.findall(
+            r'</div>\s*<figcaption>\s*<p><span class="caption-number">'
+            r'Figure (\d+)\. </span><span class="caption-text">\w',
+            page,
+        )
+    ]
+    assert sorted(numbers) == list(range(1, drawn + 1))
+    assert drawn > 20
 
 
 def test_a_dead_address_says_where_to_go(
