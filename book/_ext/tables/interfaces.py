@@ -26,7 +26,7 @@ def interface(name: str) -> str:
         by = "PyTorch's cache" if method in theirs else "not overridden"
         where = getattr(told[method], "region", "")
         return (
-            f"`{method}`{told[method].mark}",
+            f"**{method}**{told[method].mark}<br>`{every[method].signature}`",
             default(every[method]),
             f"`{ours[method]}`" if method in ours else by,
             f"[listing](#{where})" if where else told[method].ours,

@@ -20,16 +20,16 @@ from tables.dispatcher import REFUSED, is_boxed
 READS = ("book/rows/operators_known.toml",)
 DTYPES = ["float32", "float64", "bfloat16", "int64", "bool", "complex64"]
 
-# What runs for an operator of ATen: a letter, and what it means.
-LETTERS = {
-    "n": "a native kernel of the backend",
-    "a": "the boxed kernel on aliases",
-    "c": "PyTorch's composition of other operators",
-    "f": "the copying fallback",
-    "x": "nothing: the CPU has no kernel either, or only the host may run it",
+# What runs for an operator of ATen: a word, and what it means.
+TIERS = {
+    "native": "a native kernel of the backend",
+    "alias": "the boxed kernel on aliases",
+    "composite": "PyTorch's composition of other operators",
+    "fallback": "the copying fallback",
+    "none": "nothing: the CPU has no kernel, or only the host may run it",
 }
 # From the one that says most of an entry to the one that says least.
-WEIGHT = "xfanc"
+WEIGHT = "none", "fallback", "alias", "native", "composite"
 KEYS = {
     "torch.sparse_coo": "SparsePrivateUse1",
     "torch.strided": "PrivateUse1",
@@ -37,23 +37,23 @@ KEYS = {
 
 
 def tier(name: str, key: str = "PrivateUse1") -> str:
-    """The letter of an operator, as the dispatcher has it now."""
+    """What runs for an operator, as the dispatcher has it now."""
     if name.startswith(REFUSED):
-        return "x"
+        return "none"
     if torch._C._dispatch_has_kernel_for_dispatch_key(name, key):
-        return "a" if is_boxed(name, key) else "n"
+        return "alias" if is_boxed(name, key) else "native"
     dump = torch._C._dispatch_dump_table(name)
     line = re.search(rf"^{key}: (.*)$", dump, re.M)
     if line is not None and "backend fallback" not in line[1]:
-        return "c"
+        return "composite"
     on_host = torch._C._dispatch_has_computed_kernel_for_dispatch_key
-    return "f" if on_host(name, "CPU") else "x"
+    return "fallback" if on_host(name, "CPU") else "none"
 
 
 class Row(NamedTuple):
     entry: str
     operators: list[str]  # those that ran on the device, in order
-    tier: str  # a letter, or nothing where nothing ran
+    tier: str  # or nothing, where nothing ran on the device
     dtypes: list[str]  # those that the CPU has it in
 
 
@@ -116,10 +116,10 @@ def look(entry: str) -> Row | None:
     if not dtypes:
         return None
     ran = called(entry, getattr(torch, dtypes[0]))
-    letters = {tier(name, key) for name, key in ran.items()}
-    letter = next((t for t in WEIGHT if t in letters), "")
+    tiers = {tier(name, key) for name, key in ran.items()}
+    most = next((t for t in WEIGHT if t in tiers), "")
     names = [name.removeprefix("aten::") for name in ran]
-    return Row(entry, names, letter, dtypes)
+    return Row(entry, names, most, dtypes)
 
 
 FAMILIES = {
@@ -141,31 +141,34 @@ def family(name: str) -> list[Row]:
 
 
 def show(row: Row) -> tuple[str, ...]:
-    letters = [(row.tier or "h") if d in row.dtypes else "·" for d in DTYPES]
+    lacks = [dtype for dtype in DTYPES if dtype not in row.dtypes]
+    dtypes = "all but " + ", ".join(lacks) if lacks else "all"
     more = len(row.operators) - 3
     names = " ".join(f"`{name}`" for name in row.operators[:3])
     known = rows("operators_known.known")
     listed = any(fnmatch(row.entry, n) for line in known for n in line.names)
     return (
         f"`{row.entry}`" + " *" * listed,
-        f"`{''.join(letters)}`",
+        row.tier or "host",
+        dtypes if len(lacks) < 3 else ", ".join(row.dtypes),
         names + f" and {more} more" * (more > 0),
     )
 
 
 def database(name: str) -> str:
     """What runs for each entry of a family."""
-    return table(("Entry", "Dtypes", "Runs"), map(show, family(name)))
+    head = ("Entry", "Kernel", "Dtypes", "Operators")
+    return table(head, map(show, family(name)))
 
 
 def operator_tiers() -> str:
     """How many operators of ATen run by which way."""
     names = torch._C._dispatch_get_all_op_names()
-    count = dict.fromkeys(LETTERS, 0)
+    count = dict.fromkeys(TIERS, 0)
     for name in names:
         if name.startswith("aten::"):
             count[tier(name)] += 1
     return table(
-        ("Letter", "What runs", "Operators of ATen"),
-        ((t, LETTERS[t], f"{count[t]}") for t in LETTERS),
+        ("Kernel", "What runs", "Operators of ATen"),
+        ((t, TIERS[t], f"{count[t]}") for t in TIERS),
     )
