@@ -8,7 +8,10 @@ from functools import partial
 
 import pytest
 from browsing import SITE, Complaints, Handler, launch
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+# A busy machine shows a long page late; clicks wait as long, in `window`.
+expect.set_options(timeout=60_000)
 
 
 @pytest.fixture(scope="session")
