@@ -72,6 +72,11 @@ def begin(config: pytest.Config) -> None:
     _settings.update(os.environ)
 
 
+def settings() -> dict[str, str]:
+    """The variables with which each test and page begins."""
+    return dict(_settings or os.environ)
+
+
 def restore() -> None:
     """Takes back the variables that a test, or a library for it, has set.
 

@@ -6,7 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -328,12 +330,17 @@ def test_stress_repeats_tests_of_concurrency_until_one_fails(
     assert all(Path(name).exists() for run in ran[1:] for name in run)
 
 
-def test_what_a_test_has_set_costs_no_later_process_its_fork() -> None:
-    python = _fresh.fork_server(), ["-c", "import torch"]
+def test_what_a_test_has_set_costs_no_later_process_its_fork(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     os.environ["SET_BY_A_TEST"] = "1"
-    assert _python.ask(*python, dict(os.environ)) is None
-    _session.restore()
-    assert _python.ask(*python, dict(os.environ)) == 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = SimpleNamespace(name=name)
+        monkeypatch.setattr(_fresh, "folder_of_process", lambda: folder)
+        python = _fresh.fork_server.__wrapped__(), ["-c", "import torch"]
+        assert _python.ask(*python, dict(os.environ)) is None
+        _session.restore()
+        assert _python.ask(*python, dict(os.environ)) == 0
 
 
 def test_a_forked_process_finds_what_pythonpath_names(tmp_path: Path) -> None:
