@@ -69,7 +69,8 @@ def begin(config: pytest.Config) -> None:
         _counting[COUNTING] = os.environ.pop(COUNTING)
         if "OPENREG_LAUNCH" not in os.environ:
             stop_counting()
-    _settings.update(os.environ)
+    if not _settings:  # tests of this function are no session
+        _settings.update(os.environ)
 
 
 def settings() -> dict[str, str]:
@@ -83,13 +84,14 @@ def restore() -> None:
     A process that has others than its fork server is a new interpreter, which
     begins two seconds later.
     """
-    for name in os.environ.keys() | _settings.keys():
+    given = settings()
+    for name in os.environ.keys() | given.keys():
         if name.startswith("PYTEST_"):
             continue
-        if name not in _settings:
+        if name not in given:
             del os.environ[name]
-        elif os.environ.get(name) != _settings[name]:
-            os.environ[name] = _settings[name]
+        elif os.environ.get(name) != given[name]:
+            os.environ[name] = given[name]
 
 
 def stop_counting() -> None:
