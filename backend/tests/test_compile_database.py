@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import torch
 
 import sweep_compiled
+from sweep_compiled import Call
 from torch_device_kit.conformance.database import ENTRIES, applies
 from torch_device_kit.conformance.known import Declared, Known, Question
 
@@ -38,6 +40,46 @@ GROUPS = ALONE + [
 def test_the_first_samples_come_out_as_in_eager_mode(names):
     found = sweep_compiled.together(tuple(names), "float32", "compiled")
     assert found == dict.fromkeys(names, (1, []))
+
+
+def test_an_entry_is_asked_with_its_neighbours_and_answers_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of twelve the first and a later one are wrong, and nobody else is."""
+    names = list(ENTRIES)[: sweep_compiled.TOGETHER]
+    wrong = {names[0], names[7]}
+    asked: list[str] = []
+
+    def alone(name: str, *how: object) -> tuple[int, list[str]]:
+        asked.append(name)
+        return 1, ["wrong"] * (name in wrong)
+
+    monkeypatch.setattr(sweep_compiled, "alone", alone)
+    monkeypatch.setattr(
+        sweep_compiled, "agree", lambda names, *how: not wrong & {*names}
+    )
+    sweep_compiled.together.cache_clear()
+    found = {
+        name: sweep_compiled.check(name, "float32", "compiled", 1)[1]
+        for name in names
+    }
+    sweep_compiled.together.cache_clear()
+    assert found == {n: ["wrong"] * (n in wrong) for n in names}
+    assert wrong <= set(asked) < set(names)
+    sweep_compiled.check(names[1], "float32", "compiled", 2)
+    assert asked[-1] == names[1]
+
+
+def test_a_graph_of_calls_that_differ_does_not_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asks(name: str, dtype: str) -> Iterator[tuple[Call, torch.Tensor]]:
+        wrong = name == "cos"
+        yield lambda x: x + torch.compiler.is_compiling() * wrong, torch.ones(2)
+
+    monkeypatch.setattr(sweep_compiled, "asks", asks)
+    assert sweep_compiled.agree(["sin", "tan"], "float32", "compiled")
+    assert not sweep_compiled.agree(["sin", "cos"], "float32", "compiled")
 
 
 def test_the_comparison_finds_what_only_compiled_code_gets_wrong():
