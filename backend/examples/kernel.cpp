@@ -177,8 +177,13 @@ struct Into final : Meta {
       at::IntArrayRef sizes,
       at::IntArrayRef strides,
       at::TensorOptions options) override {
-    if (at::native::resize_output(output, sizes) && !strides.empty()) {
-      output.as_strided_(sizes, strides);
+    if (at::native::resize_output(output, sizes)) {
+      const auto format = options.memory_format_opt();
+      if (!strides.empty()) {
+        output.as_strided_(sizes, strides);
+      } else if (format) {
+        output.unsafeGetTensorImpl()->empty_tensor_restride(*format);
+      }
     }
     if constexpr (std::is_base_of_v<at::TensorIteratorBase, Meta>) {
       Meta::set_output_raw_strided(index, sizes, strides, options);

@@ -133,6 +133,12 @@ def other_dtypes_are_converted_where_they_are_read() -> None:
             same(torch.mul, drawn(4), drawn(4, 3).to(dtype).t())
 
 
+def relu_backward_into(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    backward = torch.ops.aten.threshold_backward.grad_input
+    found: Tensor = backward(y, x, 0.5, grad_input=out)
+    return found
+
+
 @check
 def results_that_are_given_are_written_through_their_strides() -> None:
     def into(x: Tensor, out: Tensor) -> Tensor:
@@ -142,6 +148,11 @@ def results_that_are_given_are_written_through_their_strides() -> None:
         same(into, drawn(3, 4), torch.zeros(4, 3).t())
         same(into, drawn(4, 3).t(), torch.empty(0))
         same(lambda x: x[:, ::2].mul_(x[:, 1::2]), drawn(3, 4))
+    for layout in LAYOUTS.values():
+        x = layout(drawn(2, 3, 4, 6))
+        same(into, x, torch.empty(0))
+        same(lambda x, out: torch.neg(x, out=out), x, torch.empty(0))
+        same(relu_backward_into, x, x.flip(0), torch.empty(0))
     with launches():  # float64 is no result of these kernels
         same(into, drawn(3), torch.zeros(3, dtype=torch.float64))
 
