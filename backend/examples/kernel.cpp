@@ -177,6 +177,13 @@ struct Into final : Meta {
       at::IntArrayRef sizes,
       at::IntArrayRef strides,
       at::TensorOptions options) override {
+    TORCH_CHECK(
+        output.dtype() == options.dtype(),
+        "Expected out tensor to have dtype ",
+        options.dtype(),
+        ", but got ",
+        output.dtype(),
+        " instead");
     if (at::native::resize_output(output, sizes)) {
       const auto format = options.memory_format_opt();
       if (!strides.empty()) {

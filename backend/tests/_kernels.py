@@ -176,6 +176,8 @@ def what_the_cpu_refuses_is_refused() -> None:
     refuses(lambda: x * drawn(3), "all tensors to be on the same device")
     refuses(lambda: x * x.to("openreg:1"), "on the same device")
     refuses(lambda: torch.mul(x, x, out=one), "single memory location")
+    wrong = "Expected out tensor to have dtype double, but got float instead"
+    refuses(lambda: torch.sum(x, 0, dtype=torch.float64, out=x[0]), wrong)
     refuses(lambda: x.mul_(0.5j), "can't be cast to the desired output type")
     refuses(lambda: x.to(torch.int32).uniform_(), "not implemented for 'Int'")
     refuses(lambda: x.uniform_(2, 1), "but found from=2 > to=1")
