@@ -389,7 +389,8 @@ struct Uniform {
                           const Plan& plan, int64_t i) {
       at::Philox4_32 engine(state.seed, static_cast<uint64_t>(i), state.offset);
       const double fraction = (engine() >> 8) * 0x1p-24;  // below 1
-      plan.store(i, static_cast<float>(from + (to - from) * fraction));
+      const auto x = static_cast<float>(from + (to - from) * fraction);
+      plan.store(i, x < to ? x : static_cast<float>(from));  // rounded up
     };
     launch("aten::uniform_", iter, iter.numel(), draw);
   }

@@ -350,6 +350,14 @@ def bounds_and_moments_are_right() -> None:
 
 
 @check
+def the_upper_bound_is_not_drawn() -> None:
+    """Although the largest fractions round up to it in float32."""
+    x = torch.empty(1_000_000, device="openreg")
+    x = x.uniform_(1000, 1001, generator=kernel.philox(0).manual_seed(0)).cpu()
+    assert (x.min().item(), x.max().item()) == (1000, 1001 - 2**-14)
+
+
+@check
 def what_is_declined_draws_from_the_same_state() -> None:
     generator, before = kernel.philox(0), torch.get_rng_state()
 
