@@ -310,7 +310,7 @@ class Philox final : public c10::GeneratorImpl {
     return taken;
   }
 
-  // PyTorch holds the mutex when it calls these.
+  // PyTorch holds the mutex when it calls these two.
   void set_current_seed(uint64_t seed) override {
     state_ = {seed, 0};
   }
@@ -331,17 +331,23 @@ class Philox final : public c10::GeneratorImpl {
     TORCH_CHECK(state.numel() == sizeof(State), "RNG state is wrong size");
     std::memcpy(&state_, state.data(), sizeof(State));
   }
-  uint64_t current_seed() const override {
-    return state_.seed;
-  }
-  uint64_t get_offset() const override {
-    return state_.offset;
-  }
   void set_offset(uint64_t offset) override {
     state_.offset = offset;
   }
 
+  // PyTorch holds the mutex for those above, and not for these (torch 2.13).
+  uint64_t current_seed() const override {
+    return look().seed;
+  }
+  uint64_t get_offset() const override {
+    return look().offset;
+  }
+
  private:
+  State look() const {
+    const std::lock_guard lock(const_cast<Philox*>(this)->mutex_);
+    return state_;
+  }
   Philox* clone_impl() const override {
     return new Philox(device().index(), state_);
   }
