@@ -119,14 +119,16 @@
     const found = Math.max(0, whole < 0 ? text.search(marks) : whole);
     let begin = text.lastIndexOf(" ", Math.max(0, found - 80)) + 1;
     if (found < 80) begin = 0;
-    const part = text.slice(begin, begin + EXCERPT).replace(/\s\S*$/, "");
+    const cut = text.length > begin + EXCERPT;
+    let part = text.slice(begin, begin + EXCERPT);
+    if (cut) part = part.replace(/\s\S*$/, "");
     const made = element("p", begin ? "\u2026 " : "", "context");
     let last = 0;
     for (const {0: word, index} of part.matchAll(marks)) {
       made.append(part.slice(last, index), element("mark", word));
       last = index + word.length;
     }
-    made.append(part.slice(last), " \u2026");
+    made.append(part.slice(last), cut ? " \u2026" : "");
     return made;
   };
 

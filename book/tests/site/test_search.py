@@ -1,6 +1,7 @@
 """What people type, and the section that the search shows first."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -15,6 +16,13 @@ TYPE = """queries => queries.map(query => {
   box.dispatchEvent(new Event("input"));
   return document.querySelector("#search-results a")?.getAttribute("href");
 })"""
+
+
+def read_index() -> dict[str, list[list[str]]]:
+    text = (SITE / "searchindex.js").read_text()
+    book: dict[str, list[list[str]]]
+    book = json.loads(text[text.index("{") : text.rindex(";")])
+    return book
 
 
 def address_of(place: str) -> str:
@@ -39,8 +47,25 @@ def test_what_nobody_wrote_is_not_found(page: Page, address: str) -> None:
     page.goto(address + "search.html?q=%3Cb%3Eqwxyz")
     says = page.get_by_role("status")
     expect(says).to_contain_text("Nothing has these words")
-    assert page.evaluate(TYPE, ["", "  ", "<i>", "the"])[:2] == [None, None]
-    expect(page.locator("#search-results :is(b, i)")).to_have_count(0)
+    made = page.locator(":is(.search-summary, #search-results) :is(b, i)")
+    expect(made).to_have_count(0)
+    assert page.evaluate(TYPE, ["", "  ", "the", "<i>"])[:2] == [None, None]
+    expect(page.locator("#search-results li").first).to_be_visible()
+    expect(made).to_have_count(0)
+
+
+def test_an_excerpt_is_cut_only_where_the_text_goes_on(
+    page: Page, address: str
+) -> None:
+    places = read_index()["reference/glossary"]
+    texts = {heading: text for _, heading, _, text, *_ in places}
+    page.goto(address + "search.html?q=pinned+memory")
+    hits = page.locator("#search-results li")
+    expect(hits.first.locator(".context")).to_have_text(re.compile(" …$"))
+    link = page.get_by_role("link", name="pinned memory", exact=True)
+    excerpt = hits.filter(has=link).locator(".context")
+    assert len(texts["pinned memory"]) < 220
+    expect(excerpt).to_have_text(texts["pinned memory"])
 
 
 def test_a_hit_leads_to_its_section_from_a_file_and_offline(page: Page) -> None:
@@ -58,8 +83,7 @@ def test_a_hit_leads_to_its_section_from_a_file_and_offline(page: Page) -> None:
 
 
 def test_each_place_of_the_index_is_on_its_page() -> None:
-    text = (SITE / "searchindex.js").read_text()
-    book = json.loads(text[text.index("{") : text.rindex(";")])
+    book = read_index()
     assert len(book) > 60
     for name, places in book.items():
         html = (SITE / f"{name}.html").read_text()
