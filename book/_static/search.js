@@ -144,15 +144,18 @@
       list.append(item);
     }
     // Sphinx marks these words on the page to which a link leads.
-    list.addEventListener("click", () => localStorage.setItem(
-      "sphinx_highlight_terms", wordsOf(query).map(x => x.stem).join(" ")));
+    list.addEventListener("click", event => {
+      if (!event.target.closest("a")) return;
+      const stems = wordsOf(query).map(({stem}) => stem);
+      localStorage.setItem("sphinx_highlight_terms", stems.join(" "));
+    });
     const count = `${found.length} place${found.length === 1 ? "" : "s"}` +
       (found.length > SHOWN ? `, of which these ${SHOWN} fit best` : "");
     const none = "Nothing has these words. Try fewer, or others.";
-    const says = found.length ? count : query.trim() ? none : "";
-    const status = element("p", says, "search-summary");
-    status.setAttribute("role", "status");
-    out.replaceChildren(status, list);
+    // One node for all queries: it is what a screen reader listens to.
+    document.querySelector(".search-summary").textContent =
+      found.length ? count : query.trim() ? none : "";
+    out.replaceChildren(list);
   };
 
   document.addEventListener("DOMContentLoaded", () => {

@@ -81,6 +81,7 @@ def test_a_hit_leads_to_its_section_from_a_file_and_offline(page: Page) -> None:
     expect(place.get_by_role("heading").first).to_be_in_viewport()
     assert page.url.startswith("file:")
 
+    expect(page.locator("span.highlighted").first).to_be_visible()
 
 def test_each_place_of_the_index_is_on_its_page() -> None:
     book = read_index()
