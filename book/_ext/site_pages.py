@@ -23,7 +23,6 @@ from sphinx.environment import BuildEnvironment
 import listing
 import regions
 
-RELATED = 6
 LINK = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")
 # A word of the glossary; and those that also mean other things here.
 TERM = re.compile(r"^(?! |```)(.+)\n  ", re.M)
@@ -38,7 +37,12 @@ MUTE = re.compile(
 PLACE = re.compile(r'<(?:section|dt)\b[^>]* id="([^"]+)"[^>]*>')
 CODE = re.compile('<div class="highlight-(?!output).*?</pre>', re.S)
 NAME = re.compile(r"\b(?=\w*(?:_|[a-z][A-Z]|[.:]+\w))[A-Za-z_][\w.:]*\w")
-TAG = re.compile(r"<[^>]*>")
+
+
+def begin(app: Sphinx) -> None:
+    links.cache_clear()
+    # Sphinx makes no index: decisions/0027-search-by-section.md.
+    vars(app.builder)["search"] = False
 
 
 @functools.cache
@@ -54,14 +58,14 @@ def links() -> Counter[tuple[str, str]]:
 
 
 def related(env: BuildEnvironment, page: str) -> list[str]:
-    """The pages with most links from and to this one."""
+    """The six pages with most links from and to this one."""
     others: Counter[str] = Counter()
     for (a, b), count in links().items():
         other = b if a == page else a
         if page in (a, b) and a != b and other in env.titles:
             others[other] += count
     del others["index"]
-    return sorted(others, key=lambda a: (-others[a], a))[:RELATED]
+    return sorted(others, key=lambda a: (-others[a], a))[:6]
 
 
 def around(app: Sphinx, env: BuildEnvironment) -> list[str]:
@@ -148,9 +152,9 @@ def sections(app: Sphinx) -> Iterator[tuple[str, list[str]]]:
         yield tree["caption"] or app.config.project, pages
 
 
-def searched(page: str, about: dict[str, Any]) -> Iterator[list[str]]:
+def searched(file: Path, about: dict[str, Any]) -> Iterator[list[str]]:
     """What links can lead to: anchor, heading, other names, text, code."""
-    body = MUTE.sub("", re.split("<article|</article>", page)[1])
+    body = MUTE.sub("", re.split("</?article", file.read_text("utf-8"))[1])
     parts = iter(PLACE.split(body)[1:])
     for anchor, html in zip(parts, parts, strict=True):
         names = [n for x, n in about["names"] if f' id="{x}"' in html]
@@ -161,7 +165,7 @@ def searched(page: str, about: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def words(html: str) -> str:
-    return " ".join(unescape(TAG.sub("", html)).split())
+    return " ".join(unescape(re.sub("<[^>]*>", "", html)).split())
 
 
 def write_lists(app: Sphinx, error: Exception | None) -> None:
@@ -170,7 +174,7 @@ def write_lists(app: Sphinx, error: Exception | None) -> None:
     if error or not isinstance(builder, StandaloneHTMLBuilder):
         return
     book = {
-        page: list(searched((out / f"{page}.html").read_text(), about[page]))
+        page: list(searched(builder.get_output_path(page), about[page]))
         for page in sorted(about)
         if "nosearch" not in about[page]
     }
@@ -184,9 +188,7 @@ def write_lists(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    links.cache_clear()
-    # In place of Sphinx's own: decisions/0027-search-by-section.md.
-    StandaloneHTMLBuilder.search = False
+    app.connect("builder-inited", begin)
     app.connect("doctree-read", describe)
     app.connect("doctree-read", link_terms)
     app.connect("env-updated", around)

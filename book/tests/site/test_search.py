@@ -71,6 +71,8 @@ def test_an_excerpt_is_cut_only_where_the_text_goes_on(
 def test_a_hit_leads_to_its_section_from_a_file_and_offline(page: Page) -> None:
     page.context.set_offline(True)
     page.goto((SITE / "index.html").as_uri())
+    link = page.locator("link[rel=search]")
+    expect(link).to_have_attribute("href", "search.html")
     page.get_by_role("textbox", name="Search").first.fill("out of memory")
     page.keyboard.press("Enter")
     hit = page.locator("#search-results li").first
@@ -79,9 +81,9 @@ def test_a_hit_leads_to_its_section_from_a_file_and_offline(page: Page) -> None:
     place = page.locator(":target")
     expect(place).to_contain_text("out of memory")
     expect(place.get_by_role("heading").first).to_be_in_viewport()
+    expect(page.locator("span.highlighted").first).to_be_visible()
     assert page.url.startswith("file:")
 
-    expect(page.locator("span.highlighted").first).to_be_visible()
 
 def test_each_place_of_the_index_is_on_its_page() -> None:
     book = read_index()
