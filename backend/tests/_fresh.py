@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import _python
-import _session
 import torch_openreg
 import torch_openreg._C
 from _device import PATIENCE, compiler
@@ -28,7 +27,7 @@ def fork_server() -> str:
     address = f"{folder_of_process().name}/forks"
     process = subprocess.Popen(
         [sys.executable, Path(__file__).parent / "_fork_server.py", address],
-        env=_session.settings() | {AUTOLOAD: "0"},
+        env=(_python.SETTINGS or os.environ) | {AUTOLOAD: "0"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -21,6 +21,8 @@ SERVER = "FORK_SERVER"  # names the socket
 NEW = "new"  # the answer where a new interpreter must run
 LONGEST = 1 << 17  # bytes of what is asked
 STANDARD = 0, 1, 2  # files: input, output and errors
+# The variables with which each test and page begins, once a session has begun.
+SETTINGS: dict[str, str] = {}
 
 
 def ask(

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 import machine
-from _python import COUNTING
+from _python import COUNTING, SETTINGS
 
 BUILD = Path(__file__).parents[2] / "build"
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 _counting: dict[str, str] = {}
-_settings: dict[str, str] = {}
 
 
 def settle(environ: MutableMapping[str, str]) -> list[str]:
@@ -69,13 +68,8 @@ def begin(config: pytest.Config) -> None:
         _counting[COUNTING] = os.environ.pop(COUNTING)
         if "OPENREG_LAUNCH" not in os.environ:
             stop_counting()
-    if not _settings:  # tests of this function are no session
-        _settings.update(os.environ)
-
-
-def settings() -> dict[str, str]:
-    """The variables with which each test and page begins."""
-    return dict(_settings or os.environ)
+    if not SETTINGS:  # tests of this function are no session
+        SETTINGS.update(os.environ)
 
 
 def restore() -> None:
@@ -84,14 +78,13 @@ def restore() -> None:
     A process that has others than its fork server is a new interpreter, which
     begins two seconds later.
     """
-    given = settings()
-    for name in os.environ.keys() | given.keys():
+    for name in os.environ.keys() | SETTINGS.keys():
         if name.startswith("PYTEST_"):
             continue
-        if name not in given:
+        if name not in SETTINGS:
             del os.environ[name]
-        elif os.environ.get(name) != given[name]:
-            os.environ[name] = given[name]
+        elif os.environ.get(name) != SETTINGS[name]:
+            os.environ[name] = SETTINGS[name]
 
 
 def stop_counting() -> None:
