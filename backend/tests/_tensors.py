@@ -8,6 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Of a tensor with four dimensions: how it may lie in memory.
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda x: x,
+    "transposed": lambda x: x.transpose(1, 3),
+    "every second": lambda x: x[..., ::2],
+    "channels last": lambda x: x.to(memory_format=torch.channels_last),
+    "expanded": lambda x: x[:, :1].expand_as(x),
+    "offset": lambda x: x[:, 1:],
+    "0-d": lambda x: x[0, 0, 0, 0],
+    "empty": lambda x: x[:0],
+}
+
 
 def ascending(
     *shape: int, device: str = "openreg", first: float = 0.0
@@ -23,12 +35,12 @@ def normal(*shape: int, device: str = "openreg") -> Tensor:
     return torch.randn(shape, generator=generator).to(device)
 
 
-def assert_same(got: Tensor, expected: Tensor) -> None:
+def assert_same(got: Tensor, expected: Tensor, error: float = 0) -> None:
     """Values, dtype, shape and strides are the CPU's, the device is ours."""
     assert got.device.type == "openreg"
     assert got.stride() == expected.stride()
     torch.testing.assert_close(
-        got.cpu(), expected, rtol=0, atol=0, equal_nan=True
+        got.cpu(), expected, rtol=error, atol=error, equal_nan=True
     )
 
 

@@ -14,6 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing._internal.optests import OpCheckError
 
 from _extension import load
+from _tensors import LAYOUTS
 from torch_openreg.openreg.testing import Gate
 
 
@@ -24,18 +25,6 @@ def vendor() -> None:
 
 def swiglu(x: Tensor, gate: Tensor) -> Tensor:
     return torch.ops.vendor.swiglu(x, gate)
-
-
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "contiguous": lambda x: x,
-    "transposed": lambda x: x.transpose(1, 3),
-    "every second": lambda x: x[..., ::2],
-    "channels last": lambda x: x.to(memory_format=torch.channels_last),
-    "expanded": lambda x: x[:, :1].expand_as(x),
-    "offset": lambda x: x[:, 1:],
-    "0-d": lambda x: x[0, 0, 0, 0],
-    "empty": lambda x: x[:0],
-}
 
 
 def drawn(seed: int, dtype: torch.dtype = torch.float32) -> Tensor:
