@@ -146,23 +146,17 @@ def check(
     name: str, dtype: str, kind: str, count: int
 ) -> tuple[int, list[str]]:
     """How many calls were compared, and what differed."""
-    if count > 1:
-        return alone(name, dtype, kind, count)
-    neighbours = tuple(ENTRIES)[place(name) :][:TOGETHER]
-    asked = [
+    names = list(ENTRIES)
+    first = names.index(name) // TOGETHER * TOGETHER
+    group = tuple(
         other
-        for other in neighbours
+        for other in names[first : first + TOGETHER]
         if applies(ENTRIES[other], getattr(torch, dtype), kind)
         and not DECLARED.corrupts(Question(other, dtype, kind))
-    ]
-    return together(tuple(asked), dtype, kind).get(name) or alone(
-        name, dtype, kind, count
     )
-
-
-def place(name: str) -> int:
-    """Where the neighbours of an entry begin in the database."""
-    return list(ENTRIES).index(name) // TOGETHER * TOGETHER
+    if count > 1 or name not in group:
+        return alone(name, dtype, kind, count)
+    return together(group, dtype, kind)[name]
 
 
 @cache

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import sweep_compiled
-from sweep_compiled import Call
+from sweep_compiled import TOGETHER, Call
 from torch_device_kit.conformance.database import ENTRIES, applies
 from torch_device_kit.conformance.known import Declared, Known, Question
 
@@ -29,7 +29,6 @@ NAMES = [
 # These make no graph with others, as halves would find out at a price.
 ALONE = [["resize_as_"], ["sparse.sampled_addmm"]]
 EIGHTH = [name for name in NAMES[::8] if [name] not in ALONE]
-TOGETHER = sweep_compiled.TOGETHER
 GROUPS = ALONE + [
     EIGHTH[at : at + TOGETHER] for at in range(0, len(EIGHTH), TOGETHER)
 ]
@@ -46,7 +45,7 @@ def test_an_entry_is_asked_with_its_neighbours_and_answers_for_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of twelve the first and a later one are wrong, and nobody else is."""
-    names = list(ENTRIES)[: sweep_compiled.TOGETHER]
+    names = list(ENTRIES)[:TOGETHER]
     wrong = {names[0], names[7]}
     asked: list[str] = []
 
