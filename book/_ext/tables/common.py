@@ -48,6 +48,11 @@ def of_rows(name: str, **made: Callable[[Row], str]) -> str:
     return table(shown, map(cells, rows(name)))
 
 
+def chapter(name: str) -> str:
+    """A link to a chapter, if a row names one."""
+    return f"[{name}](/chapters/{name}.md)" if name else ""
+
+
 def drawing(label: str, height: int, parts: Iterable[str]) -> str:
     """An SVG as wide as a narrow screen; `.drawn` in book.css is its style."""
     return (

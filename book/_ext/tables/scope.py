@@ -5,7 +5,7 @@ import warnings
 import torch
 
 from rows import rows
-from tables.common import table
+from tables.common import chapter, table
 
 
 def runs(probe: str) -> bool:
@@ -35,8 +35,7 @@ def subsystems() -> str:
         word, missing = state(part.probes)
         done = ", ".join(p for p in part.probes if p not in missing)
         tried = f"{done}; not yet: " * (word == "partly") + ", ".join(missing)
-        where = f"[{part.page}](/chapters/{part.page}.md)" if part.page else ""
-        state_of = part.part, part.name, f"**{word}**"
-        found.append((*state_of, where, tried or done))
+        of_part = part.part, part.name, f"**{word}**", chapter(part.page)
+        found.append((*of_part, tried or done))
     head = "Part", "Subsystem", "State", "Chapter"
     return table((*head, "Tried while printing this page"), found)

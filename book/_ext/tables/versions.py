@@ -4,8 +4,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rows import Row, recorded, rows
-from tables.common import of_rows, table
+from rows import recorded, rows
+from tables.common import chapter, of_rows, table
 from tables.interfaces import MACROS, macro
 from tables.virtuals import INTERFACES, methods
 
@@ -98,14 +98,10 @@ def since(releases: list[str]) -> str:
 def milestones() -> str:
     """What a backend can do, and since when."""
     has = record()["milestones"]
-
-    def here(row: Row) -> str:
-        return f"[{p}](/chapters/{p}.md)" if (p := row.page) else "not yet"
-
     return of_rows(
         "versions.milestones",
         since=lambda row: since(has[f"{row.file}: {row.text}"]),
-        here=here,
+        here=lambda row: chapter(row.page) or "not yet",
     )
 
 
