@@ -74,7 +74,7 @@ class LazyClones(Probe):
             source = tree_map(copier, call)
             clone = tree_map(lazy, source)
             given = clone if side == "clone" else source
-            other = lazy.sources() if side == "clone" else lazy.copies()
+            other = [pair[side != "clone"] for pair in lazy.pairs.values()]
             before = [bytes_of(tensor) for tensor in other]
             device().set_rng_state(state)
             try:

@@ -343,7 +343,7 @@ CONFORM = {
     "gradient_wrong": "nn.functional.relu float32 gradient",
     "gradient_lost": "sin float32 gradient",
     "statistics_lost": "nn.functional.batch_norm float32 forward",
-    "foreach_update_lost": "optimizers training",
+    "foreach_update_lost": "SGD float32 optimizer-foreach",
     "seed_ignored": "seeds random",
     "state_ignored": "state random",
     "dropout_not_replayed": "checkpoint random",

@@ -1,10 +1,11 @@
-"""PyTorch's operator database on the device: one sample of each entry.
+"""PyTorch's databases on the device: one sample of each entry.
 
-`nox -s ops` asks the whole of it, by the conformance kit.
+`nox -s ops` asks the whole of them, by the conformance kit.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import _probes
 import sweep_compiled
 from _fresh import prints, without_kernel
 from sweep_compiled import DECLARED
+from torch_device_kit.conformance import learning
 from torch_device_kit.conformance.compare import faults
 from torch_device_kit.conformance.database import (
     DTYPES,
@@ -23,7 +25,11 @@ from torch_device_kit.conformance.database import (
     applies,
     check,
 )
-from torch_device_kit.conformance.known import Question
+from torch_device_kit.conformance.known import ALL, Question
+
+LEARNT = Path(__file__).parents[2] / "book/rows/conformance_learning.toml"
+# What stands before this line is written by hand.
+FOUND = "\n# What the last run has found.\n"
 
 
 def entries(kind: str) -> list[str]:
@@ -47,6 +53,48 @@ def test_the_first_sample_in_place_comes_out_as_on_the_cpu(name) -> None:
     assert (
         DECLARED.unexplained(Question(name, "float32", "in-place"), found) == []
     )
+
+
+@pytest.mark.one_mode
+@pytest.mark.parametrize("row", [*learning.questions()], ids=str)
+def test_a_module_or_optimizer_learns_as_on_the_cpu(row: Question) -> None:
+    calls, found = learning.check(*row, 1)
+    assert calls == 1
+    assert DECLARED.unexplained(row, found) == []
+
+
+def counts(kind: str, said: dict[Question, tuple[int, list[str]]]) -> str:
+    """A row of the book's table: what came of the entries of a kind."""
+    answers = [answer for row, answer in said.items() if row.kind == kind]
+    right = sum(not found for _, found in answers)
+    told = {
+        "kind": json.dumps(kind),
+        "entries": len(answers),
+        "calls": sum(calls for calls, _ in answers),
+        "right": right,
+        "declared": len(answers) - right,
+    }
+    lines = (f"{key} = {value}\n" for key, value in told.items())
+    return "".join(["\n[[counts]]\n", *lines])
+
+
+@pytest.mark.stress
+def test_each_setting_of_them_is_as_recorded(
+    pytestconfig: pytest.Config,
+) -> None:
+    """If not: nox -s accept -- FILE -m stress, and read what changed."""
+    said = {row: learning.check(*row, ALL) for row in learning.questions()}
+    wrong = {
+        row: faults
+        for row, (_, found) in said.items()
+        if (faults := DECLARED.unexplained(row, found))
+    }
+    assert wrong == {}
+    top, begin, kept = LEARNT.read_text("utf-8").partition(FOUND)
+    told = "".join(counts(kind, said) for kind in learning.KINDS)
+    if pytestconfig.getoption("accept"):
+        LEARNT.write_text(f"{top}{begin}{told}", "utf-8")
+    assert told == kept
 
 
 def on_device(x: torch.Tensor) -> bool:
@@ -104,6 +152,7 @@ def test_the_list_names_what_there_is() -> None:
         for dtype in DTYPES
         for kind in kinds
     ]
+    questions += learning.questions()
     for known in DECLARED.lines:
         assert any(map(known.covers, questions)), known
         assert known.reason.endswith("."), known

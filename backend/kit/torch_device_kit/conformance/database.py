@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice, product
 from typing import Any
@@ -27,6 +27,7 @@ ENTRIES = {
     f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op
     for op in op_db
 }
+Call = tuple[Callable[[Any], Any], Any]
 # What is asked, each with the first level that asks it.
 KINDS = {
     "forward": "runs",
@@ -195,7 +196,7 @@ def applies(op: Any, dtype: torch.dtype, kind: str) -> bool:
     return kind != "in-place" or op.inplace_variant is not None
 
 
-def calls(op: Any, kind: str, sample: Any) -> Iterator[tuple[Any, Any]]:
+def calls(op: Any, kind: str, sample: Any) -> Iterator[Call]:
     """The calls to compare, each with its arguments."""
     arguments = (sample.input, list(sample.args), dict(sample.kwargs))
     if kind == "in-place":
@@ -243,6 +244,18 @@ def probe(
                 call(moved)
 
 
+def compared(
+    calls: Iterable[Call], values: bool = True
+) -> tuple[int, list[str]]:
+    """How many calls there were, and what differed."""
+    asked, found = 0, list[str]()
+    with by_the_book():
+        for call, arguments in calls:
+            asked += 1
+            found += faults(call, arguments, values)
+    return asked, list(dict.fromkeys(found))
+
+
 def check(
     name: str, dtype: str, kind: str, count: int
 ) -> tuple[int, list[str]]:
@@ -250,15 +263,12 @@ def check(
     if kind == "mixed-devices":
         return probed(probes.MixedDevices(), name, dtype, count)
     op = ENTRIES[name]
-    found: list[str] = []
-    asked = 0
-    with by_the_book():
-        for sample in islice(samples(op, getattr(torch, dtype), kind), count):
-            for call, arguments in calls(op, kind, sample):
-                asked += 1
-                values = op.name not in UNINITIALIZED
-                found += faults(on_host_again(name, call), arguments, values)
-    return asked, list(dict.fromkeys(found))
+    asked = (
+        (on_host_again(name, call), arguments)
+        for sample in islice(samples(op, getattr(torch, dtype), kind), count)
+        for call, arguments in calls(op, kind, sample)
+    )
+    return compared(asked, op.name not in UNINITIALIZED)
 
 
 def probed(

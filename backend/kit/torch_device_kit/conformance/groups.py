@@ -28,8 +28,10 @@ class Group(NamedTuple):
 
 def every(device: str, package: str) -> list[Group]:
     """All groups of the kit; to import them takes seconds."""
-    from torch_device_kit.conformance import database, interfaces
+    from torch_device_kit.conformance import database, interfaces, learning
 
-    asks = (database.questions, database.check)
-    operators = Group(database.KINDS, database.DTYPES, *asks)
-    return [operators, interfaces.group(device, package)]
+    databases = [
+        Group(of.KINDS, of.DTYPES, of.questions, of.check)
+        for of in (database, learning)
+    ]
+    return [*databases, interfaces.group(device, package)]

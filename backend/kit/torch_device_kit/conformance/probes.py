@@ -45,12 +45,6 @@ class Cloner(Copier):
     def takes(self, value: Any) -> bool:
         return is_plain(value) and not value._is_zerotensor()
 
-    def sources(self) -> list[Tensor]:
-        return [source for source, _ in self.pairs.values()]
-
-    def copies(self) -> list[Tensor]:
-        return [copy for _, copy in self.pairs.values()]
-
 
 class Probe(TorchDispatchMode):
     def __init__(self) -> None:
