@@ -105,14 +105,17 @@ def folder_of_process() -> tempfile.TemporaryDirectory[str]:
 
 
 @functools.cache
-def omit_library() -> str:
-    """The library of backend/examples/omit.cpp, compiled for this process."""
-    folder = folder_of_process()
-    source = EXAMPLES / "omit.cpp"
-    library = f"{folder.name}/omit.so"
+def library(source: Path) -> str:
+    """The library of a C++ file, compiled for this process."""
+    made = f"{folder_of_process().name}/{source.stem}.so"
     flags = "-std=c++20", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"
-    subprocess.run([*compiler(), *flags, source, "-o", library], check=True)
-    return library
+    here = f"-I{EXAMPLES.parent}"
+    subprocess.run([*compiler(), *flags, here, source, "-o", made], check=True)
+    return made
+
+
+def omit_library() -> str:
+    return library(EXAMPLES / "omit.cpp")
 
 
 def without_kernel(kernel: str) -> dict[str, str]:

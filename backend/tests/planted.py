@@ -3,10 +3,13 @@
 The variable FAULT names the change, a function below, or several with spaces
 between; `FAULTS` has what the doctor must say of it, and `CONFORM` the
 conformance kit. Imported without that variable, it changes nothing.
+
+PLANTED_DRIVER names the library of planted.cpp, for the faults of a driver.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Callable
@@ -14,8 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-import torch_openreg  # noqa: F401
-from torch_openreg import openreg
+DRIVER = os.environ.get("PLANTED_DRIVER")
+if DRIVER:  # comes before the backend, so that this finds it first
+    ctypes.CDLL(DRIVER, ctypes.RTLD_GLOBAL)
+import torch_openreg  # noqa: E402, F401
+from torch_openreg import openreg  # noqa: E402
 
 # A library's kernels go with it.
 LIBRARY = torch.library.Library("aten", "IMPL")
@@ -168,6 +174,16 @@ def stream_ignored() -> None:
 def record_stream_ignored() -> None:
     """Memory is given again while a stream reads it."""
     replace("record_stream", lambda x, stream: None)
+
+
+def wait_ignored() -> None:
+    """In the driver: a stream does not wait for an event."""
+    assert DRIVER
+
+
+def copy_out_of_order() -> None:
+    """In the driver: a copy does not wait for the kernels of its stream."""
+    assert DRIVER
 
 
 def kernel_crashes() -> None:
@@ -349,12 +365,14 @@ CONFORM = {
     "dropout_not_replayed": "checkpoint random",
     "stream_ignored": "current stream",
     "record_stream_ignored": "record_stream allocator",
+    "wait_ignored": "wait_event stream",
+    "copy_out_of_order": "order stream",
     "kernel_crashes": "tan float32 forward",
     "kernel_hangs": "tanh float32 forward",
 }
-ALONE = ("state_ignored", "stream_ignored")  # as they would hide others
-# One costs its row the patience; what another thread does decides the other.
-LONG = ("kernel_hangs", "record_stream_ignored")
+# They would hide others, or are the driver's.
+ALONE = ("state_ignored", "stream_ignored", "wait_ignored", "copy_out_of_order")
+LONG = ("kernel_hangs",)  # which costs its row the patience
 
 # Those that do not hide each other.
 TOGETHER = [

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import planted
-from _fresh import prints
+from _fresh import library, prints
 from _python import AUTOLOAD
 from planted import ALONE, CONFORM, LONG
 from torch_device_kit import asking
@@ -239,7 +239,9 @@ def with_faults(
     folder: Path, asked: dict[str, tuple[list[str], list[str]]]
 ) -> dict[str, Found]:
     """Of each run, by its faults and rows, what the rows say."""
-    prints(PLANTED, str(folder), json.dumps(asked), **NO_BACKEND)
+    driver = library(TESTS / "planted.cpp")
+    given = json.dumps(asked)
+    prints(PLANTED, str(folder), given, **NO_BACKEND, PLANTED_DRIVER=driver)
     return {
         name: {
             str(row): a["faults"]
