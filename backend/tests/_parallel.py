@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import functools
 import pickle
 import sys
@@ -593,6 +594,17 @@ def symmetric() -> str:
     from torch.distributed import _symmetric_memory as memory
 
     return said(lambda: memory.empty(4, device=device()))
+
+
+@impossible
+def entries() -> str:
+    # What reads them is exported, and what would write them is not.
+    library = ctypes.CDLL(f"{torch.__path__[0]}/lib/libtorch_cpu.so")
+    assert library["_ZN4c10d13dump_fr_traceB5cxx11Ebbb"]
+    recorder = "_ZN4c10d14FlightRecorderIN3c105EventEE"
+    writer = f"{recorder}9retire_idESt8optionalImEb"
+    assert writer in said(lambda: library[writer])
+    return said(lambda: library[f"{recorder}3getEv"])
 
 
 @impossible

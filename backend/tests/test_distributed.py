@@ -651,6 +651,50 @@ def test_a_mismatch_of_ranks_names_both() -> None:
     """)
 
 
+@MODES
+def test_after_a_mismatch_of_a_pair_its_parts_arrive(mode: str) -> None:
+    """What was offered before both knew is not taken for what comes later."""
+    _ranks.run(
+        """
+    begin()
+    SUM, MAX = dist.ReduceOp.SUM, dist.ReduceOp.MAX
+    def make(*shape, dtype=None):
+        return torch.ones(*shape, dtype=dtype, device="openreg")
+    def right(number):
+        whole = torch.arange(2.0 * count).add(number)
+        got = make(2 * count)
+        dist.all_to_all_single(got, (whole + rank).to("openreg"))
+        part = whole.chunk(2)[rank]
+        assert torch.equal(got.cpu(), torch.cat([part, part + 1])), number
+    for count in 3, 1 << 16:
+        part, whole = make(count), make(2 * count)
+        wrong = make(2 * count, dtype=[torch.int32, torch.float32][rank])
+        one_way = make(2 * count + rank)  # the other way, both agree
+        cases = (
+            (lambda: dist.all_to_all_single(
+                one_way, whole, [count + rank, count], [count, count]),
+                f" {count} elements of Float", f" {count + 1} elements"),
+            (lambda: dist.all_to_all_single(wrong.clone(), wrong),
+                "elements of Int", "elements of Float"),
+            (lambda: dist.reduce_scatter_tensor(part, whole, [SUM, MAX][rank]),
+                "name different roots or operators."),
+            (lambda: dist.all_gather_into_tensor(whole, part) if rank
+                else dist.reduce_scatter_tensor(part, whole),
+                "ALLGATHER", "REDUCE_SCATTER"),
+        )
+        for number, (call, *words) in enumerate(cases):
+            right(number)
+            def fails():
+                call()
+                part.cpu()
+            refuses(fails, *words)
+            openreg.reset_device()
+            right(number + 100)
+    """,
+        OPENREG_LAUNCH=mode,
+    )
+
+
 @pytest.mark.proves("messages.has-not-ended-within")
 def test_a_wait_of_limited_time_does_not_hurt_the_device() -> None:
     _ranks.run("""

@@ -33,14 +33,6 @@ Operation coalesced() {
   return {"c10d::coalesced", OpType::COALESCED, {}, {}};
 }
 
-bool has_default(const c10d::ProcessGroup& group) {
-  try {
-    return group.getBackend(group.getBackendType()) != nullptr;
-  } catch (const c10::Error&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 Collectives::Collectives(
@@ -195,8 +187,7 @@ std::shared_ptr<Flight> Collectives::make_flight() {
 }
 
 c10::DeviceIndex Collectives::device_of(const Operations& operations) const {
-  const auto& first = operations.front();
-  const auto& tensors = first.inputs.empty() ? first.results : first.inputs;
+  const auto& tensors = operations.front().tensors();
   if (!tensors.empty()) {
     return tensors.front().device().index();
   }
@@ -212,7 +203,9 @@ c10::DeviceIndex Collectives::device_of(const Operations& operations) const {
 void Collectives::mend_default() const {
   try {
     const auto group = c10d::resolve_process_group(getGroupUid());
-    if (!has_default(*group)) {
+    try {
+      group->getBackend(group->getBackendType());
+    } catch (const c10::Error&) {
       group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
     }
   } catch (const c10::Error&) {
@@ -248,8 +241,25 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
   const std::lock_guard lock(words_mutex_);
   TORCH_CHECK(!over_, "openreg: this group was aborted.");
   std::erase_if(handshakes_, [](const auto& each) { return each->is_over(); });
+  // A profile of this thread's would have them, and may be gone when they end.
+  const at::DisableRecordFunctionGuard unseen;
+  Handshake::Packet mine, asked;
+  if (expected) {
+    const int from = expected->rank;
+    if (tag == handshake_tag) {
+      // It comes at once if it has been asked for before it was told.
+      auto& next = asked_[from];
+      asked = next.work ? next : Handshake::ask(*words_, from, tag);
+      next = Handshake::ask(*words_, from, tag);
+    } else {
+      asked = Handshake::ask(*words_, from, tag);
+    }
+  }
+  if (told) {
+    mine = Handshake::tell(*words_, *told, tag);
+  }
   return handshakes_.emplace_back(
-      std::make_shared<Handshake>(*words_, rank_, told, expected, tag));
+      std::make_shared<Handshake>(rank_, mine, asked, expected));
 }
 // [/backend-shake]
 
@@ -259,14 +269,10 @@ std::shared_ptr<Handshake> Collectives::agree_with_neighbours(
     const Operation& operation) {
   Handshake::Terms terms{
       operation.type, c10::ScalarType::Undefined, 0, operation.detail};
-  for (const auto* const tensors : {&operation.inputs, &operation.results}) {
-    if (!tensors->empty()) {
-      const auto& tensor = tensors->front();
-      const bool first = terms.dtype == c10::ScalarType::Undefined;
-      terms.dtype = tensor.scalar_type();
-      terms.elements =
-          first ? tensor.numel() : std::min(terms.elements, tensor.numel());
-    }
+  if (!operation.tensors().empty()) {
+    const auto& tensor = operation.tensors().front();
+    terms.dtype = tensor.scalar_type();
+    terms.elements = terms.returns = tensor.numel();
   }
   const int next = (rank_ + 1) % size_, last = (rank_ + size_ - 1) % size_;
   return shake_hands({{next, terms}}, {{last, terms}}, handshake_tag);

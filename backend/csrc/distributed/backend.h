@@ -3,6 +3,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -138,6 +139,7 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   std::exception_ptr refused_;  // of what is coalescing
   std::mutex words_mutex_;      // guards handshakes, also while a call waits
   std::vector<std::shared_ptr<Handshake>> handshakes_;
+  std::unordered_map<int, Handshake::Packet> asked_;  // of each rank, the next
   bool over_ = false;
   c10::EventFlag times_ = c10::EventFlag::PYTORCH_DEFAULT;
   std::optional<Lane> lane_;

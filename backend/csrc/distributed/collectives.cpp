@@ -92,10 +92,10 @@ Collectives::Operations Collectives::reduce_to_all(
     Operation call, c10d::AllreduceOptions options) {
   const at::Tensor& tensor = call.results[0];
   check_reduction(call.name, tensor, options.reduceOp);
-  if (size_ == 2 && tensor.nbytes() <= Handshake::most_carried) {
+  const size_t whole = tensor.nbytes() * std::max(size_, 4);
+  if (size_ > 1 && whole <= 4 * Handshake::most_carried) {
     call.inputs = call.results;
-    const auto share = flat(tensor);
-    return reduce_shares(call, {share, share}, options.reduceOp);
+    return reduce_shares(call, Tensors(size_, flat(tensor)), options.reduceOp);
   }
   call.detail = options.reduceOp;
   Tensors x{own(tensor)};
@@ -349,18 +349,19 @@ Operation Collectives::exchange(
     Operation call, int other, Tensors to, Tensors from) {
   const auto& like = call.inputs[0];
   choose(like.device().index());
-  const auto side = [&](const at::Tensor& part) {
-    const auto elements = static_cast<int64_t>(part.nbytes()) /
-                          static_cast<int64_t>(like.element_size());
+  const auto side = [&](const at::Tensor& part, const at::Tensor& back) {
+    const auto count = [&](const at::Tensor& bytes) {
+      return static_cast<int64_t>(bytes.nbytes() / like.element_size());
+    };
     Handshake::Terms terms{
-        call.type, like.scalar_type(), elements, call.detail};
+        call.type, like.scalar_type(), count(part), call.detail, count(back)};
     terms.carry = part.nbytes() <= Handshake::most_carried && is_idle(like);
     return Handshake::Side{other, terms, part};
   };
   // [collectives-pairs] Each pair of ranks agrees and exchanges on its own.
   // A small part goes with the handshake, if no pending work may write it.
-  const auto told = side(from[0]);
-  const auto handshake = shake_hands(told, side(to[0]), handshake_tag);
+  const auto told = side(from[0], to[0]);
+  const auto handshake = shake_hands(told, side(to[0], from[0]), handshake_tag);
   const auto sent = std::make_shared<WorkPtr>();
   call.post = [=, carry = told.terms.carry](auto& transport) mutable {
     WorkPtr received;

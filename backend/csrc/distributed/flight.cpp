@@ -21,10 +21,8 @@ using c10::StreamGuard;
 std::string describe(const Operation& operation) {
   std::ostringstream text;
   text << operation.name;
-  const auto& some =
-      operation.inputs.empty() ? operation.results : operation.inputs;
-  if (!some.empty()) {
-    const auto& tensor = some.front();
+  if (!operation.tensors().empty()) {
+    const auto& tensor = operation.tensors().front();
     text << " of " << tensor.scalar_type() << tensor.sizes() << " on "
          << tensor.device();
   }
@@ -50,8 +48,8 @@ class Kernel {
       c10::intrusive_ptr<c10d::Backend> transport)
       : outcome_(std::move(outcome)), transport_(std::move(transport)) {
     for (const Operation& each : c10::ArrayRef(operations, count)) {
-      parts_.push_back(
-          {each.handshake, each.post, each.finish, describe(each)});
+      parts_.push_back({each, describe(each)});
+      parts_.back().of.inputs = parts_.back().of.results = {};
     }
   }
   // The device drops what is behind a failed kernel.
@@ -71,10 +69,10 @@ class Kernel {
     std::exception_ptr error;
     for (Part& part : parts_) {
       attempt(part, error, [&] {
-        if (part.handshake) {
-          part.handshake->await();
+        if (part.of.handshake) {
+          part.of.handshake->await();
         }
-        part.work = part.post ? part.post(*transport_) : nullptr;
+        part.work = part.of.post ? part.of.post(*transport_) : nullptr;
         part.posted = true;
       });
     }
@@ -90,9 +88,7 @@ class Kernel {
 
  private:
   struct Part {
-    std::shared_ptr<Handshake> handshake;
-    Operation::Post post;
-    std::function<void()> finish;
+    Operation of;  // without its tensors, which belong to the caller
     std::string call;
     c10::intrusive_ptr<c10d::Work> work{};
     bool posted = false;
@@ -102,9 +98,9 @@ class Kernel {
     if (const auto work = std::exchange(part.work, nullptr)) {
       work->wait();
     }
-    if (part.finish) {
+    if (part.of.finish) {
       const KernelScope scope(host_memory);
-      part.finish();
+      part.of.finish();
     }
   }
 
@@ -230,27 +226,18 @@ at::Tensor write(const Handshake::Side& side) {
 
 }  // namespace
 
-Handshake::Handshake(
-    c10d::Backend& transport,
-    int rank,
-    const std::optional<Side>& told,
-    std::optional<Side> expected,
-    int tag)
-    : rank_(rank), expected_(std::move(expected)), agreed_(!told) {
-  // A profile of this thread's would have them, and may be gone when they end.
-  const at::DisableRecordFunctionGuard unseen;
-  // The other's message comes at once if its receive is posted already.
-  if (expected_) {
-    const int64_t most = sizeof(Terms) + most_carried;
-    std::vector words{asked_.words = at::empty({most}, at::kByte)};
-    asked_.work = expected_->rank < 0
-                      ? transport.recvAnysource(words, tag)
-                      : transport.recv(words, expected_->rank, tag);
-  }
-  if (told) {
-    std::vector words{told_.words = write(*told)};
-    told_.work = transport.send(words, told->rank, tag);
-  }
+Handshake::Packet Handshake::tell(
+    c10d::Backend& transport, const Side& side, int tag) {
+  std::vector words{write(side)};
+  return {words[0], transport.send(words, side.rank, tag)};
+}
+
+Handshake::Packet Handshake::ask(c10d::Backend& transport, int rank, int tag) {
+  const int64_t most = sizeof(Terms) + most_carried;
+  std::vector words{at::empty({most}, at::kByte)};
+  const auto work = rank < 0 ? transport.recvAnysource(words, tag)
+                             : transport.recv(words, rank, tag);
+  return {words[0], work};
 }
 
 void Handshake::abort() {
@@ -265,11 +252,11 @@ void Handshake::await(const Packet& packet) {
   TORCH_CHECK_WITH(DistBackendError, packet.work->wait(), "group was aborted.");
 }
 
-Handshake::Side Handshake::receive() {
+Handshake::Side Handshake::await_message() {
   await(asked_);
   over_ = true;
-  const int rank = expected_->rank;
-  return {rank < 0 ? asked_.work->sourceRank() : rank, read(asked_.words)};
+  source_ = expected_->rank < 0 ? asked_.work->sourceRank() : expected_->rank;
+  return {source_, read(asked_.words)};
 }
 
 void Handshake::await() {
@@ -280,7 +267,7 @@ void Handshake::await() {
   await(told_);
   over_ = !expected_;
   if (expected_) {
-    check(*expected_, receive());
+    check(*expected_, await_message());
   }
   agreed_ = true;
 }
@@ -294,14 +281,12 @@ bool Handshake::brings(const at::Tensor& bytes) const {
   return words->carry;
 }
 
-Handshake::Side Handshake::await_message() {
-  const Side message = receive();
-  source_ = message.rank;
-  return message;
-}
-
 void Handshake::check(const Side& expected, const Side& got) const {
-  const Terms &ours = expected.terms, theirs = got.terms;
+  Terms ours = expected.terms, theirs = got.terms;
+  if (ours.elements == theirs.elements) {  // unless the other way they differ
+    ours.elements = ours.returns;
+    theirs.elements = theirs.returns;
+  }
   TORCH_CHECK_WITH(
       DistBackendError,
       ours.type == theirs.type && ours.dtype == theirs.dtype &&

@@ -30,8 +30,9 @@ class Handshake {
   struct Terms {
     c10d::OpType type;
     c10::ScalarType dtype;
-    int64_t elements;
-    int64_t detail;  // root and operator, or the number of a message
+    int64_t elements;  // from the rank that tells
+    int64_t detail;    // root and operator, or the number of a message
+    int64_t returns = elements;  // to it
     bool carry = false;
   };
   struct Side {
@@ -40,22 +41,32 @@ class Handshake {
     at::Tensor bytes{};  // that the message carries
   };
 
+  struct Packet {
+    at::Tensor words;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  static Packet tell(c10d::Backend& transport, const Side& side, int tag);
+  // Asks for what `rank` tells, before it does or after.
+  static Packet ask(c10d::Backend& transport, int rank, int tag);
+
   Handshake(
-      c10d::Backend& transport,
-      int rank,
-      const std::optional<Side>& told,
-      std::optional<Side> expected,
-      int tag);
+      int rank, Packet told, Packet asked, const std::optional<Side>& expected)
+      : rank_(rank),
+        expected_(expected),
+        told_(std::move(told)),
+        asked_(std::move(asked)),
+        agreed_(!told_.work) {}
 
   // Waits for what is expected. Raises an error that names both if they differ.
   void await();
   void check(const Side& expected, const Side& got) const;
+  // [/flight-handshake]
+
   // Waits for the one message that is expected, and says what it will be.
   Side await_message();
   // Whether the message, which was waited for, has brought `bytes`.
   bool brings(const at::Tensor& bytes) const;
   void abort();
-  // [/flight-handshake]
 
   // Whether the transport is done with the memory of its messages.
   bool is_over() const {
@@ -66,12 +77,7 @@ class Handshake {
   }
 
  private:
-  struct Packet {
-    at::Tensor words;
-    c10::intrusive_ptr<c10d::Work> work;
-  };
   static void await(const Packet& packet);
-  Side receive();
 
   const int rank_;
   const std::optional<Side> expected_;
@@ -95,6 +101,11 @@ struct Operation {
   int64_t detail = 0;               // of the terms, too
   std::function<void()> finish{};   // on the aliases, when all have ended
   std::shared_ptr<Handshake> handshake{};  // that `post` waits for
+
+  // Those of a rank that has some in any case.
+  const std::vector<at::Tensor>& tensors() const {
+    return inputs.empty() ? results : inputs;
+  }
 };
 // [/flight-operation]
 
