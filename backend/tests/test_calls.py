@@ -94,6 +94,27 @@ def test_what_a_default_kernel_calls_is_indented(file) -> None:
     assert {line[3] for line in lines(file)[:3]} == {"openreg:1"}
 
 
+@pytest.mark.one_mode
+def test_a_default_kernel_that_got_a_number_for_a_tensor_is_called() -> None:
+    code = """
+    import torch
+    x = torch.full((2,), 3, device="openreg", dtype=torch.uint8)
+    with torch.openreg.show_calls():
+        results = x * 2, torch.mul(x, other=0.5), x.mul_(2)
+    print([(y.dtype, y.tolist()) for y in results])
+    """
+    *shown, results = prints(code, OPENREG_OPERATORS="minimal").splitlines()
+    assert [line.split()[::2][:2] for line in shown] == [
+        ["aten::mul.Tensor", "default"],
+        ["aten::mul.Tensor", "default"],
+        ["aten::mul_.Tensor", "default"],
+    ]
+    assert results == (
+        "[(torch.uint8, [6, 6]), (torch.float32, [1.5, 1.5]), "
+        "(torch.uint8, [6, 6])]"
+    )
+
+
 def test_a_copy_names_the_device_at_either_end(file) -> None:
     x = ones(2)
     with torch.openreg.show_calls(file):

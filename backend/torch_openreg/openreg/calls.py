@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, TextIO
 
 import torch
@@ -25,7 +24,8 @@ def show_calls(file: TextIO | None = None) -> TorchDispatchMode:
 
     - `native`: a kernel written for the operator and the key.
     - `alias`: the one function that calls the CPU's kernel in device memory.
-    - `default`: PyTorch's kernel for all backends; what it calls is indented.
+    - `default`: PyTorch's kernel for all backends. What it calls is indented,
+      or not shown where a number takes a tensor's place, as in `x * 2`.
     - `fallback`: on the host, on copies; or an error if the device refuses.
     - `none`: there is no kernel, and an error follows.
 
@@ -50,8 +50,7 @@ _PATHS = {
 
 def _path(operator: str, key: str) -> str:
     def line(dump: str) -> str:
-        found = re.search(rf"^{key}: (.*)$", dump, re.MULTILINE)
-        return found[1] if found else ""
+        return f"\n{dump}".partition(f"\n{key}: ")[2].partition("\n")[0]
 
     chosen = line(_C._dispatch_dump_table(operator))
     # A boxed function serves many operators; which one, its signature hides.
@@ -93,6 +92,16 @@ def _place(operator: str, arguments: list[Any]) -> tuple[str, torch.device]:
 # [/py-calls-place]
 
 
+def _has_number(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a number takes a tensor's place, which redispatch refuses."""
+    given = zip(func._schema.arguments, args, strict=False)
+    return any(
+        isinstance(parameter.type, _C.TensorType)
+        and not isinstance(argument, torch.Tensor)
+        for parameter, argument in given
+    )
+
+
 class _ShowCalls(TorchDispatchMode):
     def __init__(self, file: TextIO | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -115,7 +124,8 @@ class _ShowCalls(TorchDispatchMode):
         if device.type == "openreg":
             line += f" stream {current_stream(device).stream_id}"
         print(line, file=self._file)
-        if path != "default" or types or _C._len_torch_dispatch_stack() > 0:
+        others = types or _C._len_torch_dispatch_stack() > 0
+        if path != "default" or others or _has_number(func, args):
             return func(*args, **kwargs)
         # Call the very kernel, with the mode on, to see what it calls.
         keys = _C.DispatchKeySet(_C._dispatch_key_parse(key))

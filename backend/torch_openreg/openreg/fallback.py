@@ -10,8 +10,6 @@ overload out: "aten::add" stands for "aten::add.Tensor" and its kin.
 
 from __future__ import annotations
 
-from types import TracebackType
-
 import torch
 
 from torch_openreg import _C
@@ -44,12 +42,7 @@ class _Policy:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _C._set_fallback_policy(self._previous)
 
 

@@ -63,9 +63,8 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
         ValueError: It is not an openreg device.
     """
     _lazy_init()
-    return torch._C._accelerator_getMemoryInfo(
-        _get_device_index(device, optional=True)
-    )
+    index = _get_device_index(device, optional=True)
+    return torch._C._accelerator_getMemoryInfo(index)
 
 
 def _flatten(nested: dict[str, Any], prefix: str = "") -> OrderedDict[str, Any]:
@@ -188,9 +187,8 @@ def memory_snapshot(device: Device = None) -> list[dict[str, Any]]:
         RuntimeError: The index is out of range.
         ValueError: It is not an openreg device.
     """
-    if device is None:
-        indices = list(range(device_count()))
-    else:
+    indices = [*range(device_count())]
+    if device is not None:
         indices = [_get_device_index(device, optional=True)]
     return [s for index in indices for s in _C._memory_snapshot(index)]
 
