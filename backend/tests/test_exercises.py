@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -41,10 +42,19 @@ def test_each_exercise_has_a_judge_and_a_solution() -> None:
         assert names == judge.JUDGES.keys() == BEGINS.keys()
 
 
+def is_answered(file: Path) -> bool:
+    """Whether a reader has written into it, as far as git can tell."""
+    compare = ["git", "diff", "--quiet", "HEAD", "--", file.name]
+    return subprocess.run(compare, cwd=file.parent).returncode == 1
+
+
 @exercises
 def test_what_a_reader_begins_with_fails_as_the_page_says(name: str) -> None:
+    file = judge.file_of(name)
+    if is_answered(file):
+        pytest.skip(f"{file.name} has been answered: judge.py says how well")
     with pytest.raises(AssertionError, match=re.escape(BEGINS[name])):
-        judge.JUDGES[name](judge.file_of(name))
+        judge.JUDGES[name](file)
 
 
 @exercises
