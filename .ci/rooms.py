@@ -25,7 +25,7 @@ ROOMS = {
     "backend/csrc/minimal": 250,
     "backend/csrc/profiler": 600,
     "backend/kit": 900,
-    "backend/kit/torch_device_kit/conformance": 1300,
+    "backend/kit/torch_device_kit/conformance": 1310,
     "backend/new": 300,
     "backend/new/package": 300,
     "backend/torch_openreg": 1400,

@@ -99,6 +99,30 @@ def test_what_is_declared_is_what_was_wrong(tmp_path: Path) -> None:
     assert len(declared.stale({**wrong, SIN: []}, wrong)) == 2
 
 
+OTHER_NUMBERS = f"""
+import sys
+sys.path[:0] = {[str(KIT), str(TESTS)]!r}
+import torch, planted
+seed = torch.openreg.manual_seed_all
+torch.openreg.manual_seed_all = lambda number: seed(number + 1)
+planted.replace("sin", torch.cos)
+from torch_device_kit.conformance import compare, database
+assert not compare.device().draws_as_cpu
+for name in sys.argv[1:]:
+    kind = "gradient" if name.startswith("nn.") else "forward"
+    print(name, *database.check(name, "float32", kind, 3)[1])
+"""
+
+
+@pytest.mark.proves("conform-other-numbers")
+def test_a_device_may_draw_other_numbers_than_the_cpu() -> None:
+    """The database puts the states back, so that no generator has moved."""
+    names = ["randn", "uniform", "bernoulli", "nn.functional.dropout"]
+    said = prints(OTHER_NUMBERS, *names, "sin").splitlines()
+    assert said[-5:-1] == names  # a warning stands before them
+    assert said[-1].startswith("sin result 0: value: ")
+
+
 ENDS = f"""
 import json, os, pathlib, signal, sys, time
 sys.path.insert(0, {str(KIT)!r})

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 # The first such tensor of a process warns, wherever it is made.
@@ -129,10 +131,10 @@ class Mover(Copier):
             moved: Tensor = super().__call__(value)
             same = moved is value or moved.requires_grad == value.requires_grad
             return moved if same else moved.requires_grad_()
-        if isinstance(value, torch.Generator):
-            generator = torch.Generator(self.device)
-            generator.set_state(value.get_state())
-            return generator
+        if isinstance(value, torch.Generator):  # a state fits its own device
+            return torch.Generator(self.device).manual_seed(
+                value.initial_seed()
+            )
         if isinstance(value, torch.device):
             return torch.device(self.device)
         return (
@@ -149,6 +151,7 @@ class Outcome(NamedTuple):
     warnings: list[str]
     drawn: Tensor | None  # the state of the device's generator
     moved: bool  # whether that is another one than before
+    random: bool  # whether the results may be, as far as was looked
     untouched: bool  # whether the other generator is as it was
 
 
@@ -167,8 +170,21 @@ def impersonal(text: str) -> str:
     return text.replace("PrivateUse1", "cpu").replace("CPU", "cpu")
 
 
+class Draws(TorchDispatchMode):
+    """Notes draws, also of entries that put the generator's state back."""
+
+    noted = False
+
+    def __torch_dispatch__(self, func: Any, *call: Any) -> Any:
+        self.noted |= torch.Tag.nondeterministic_seeded in func.tags
+        _, args, kwargs = call
+        return func(*args, **kwargs)
+
+
 def ask(call: Callable[[Any], Any], arguments: Any, where: str) -> Outcome:
     """What comes of `call` on this device, or on the CPU."""
+    draws = Draws()  # type: ignore[no-untyped-call]
+    looks = where == "cpu" and not device().draws_as_cpu
     moved = tree_map(Mover(where), arguments)
     torch.manual_seed(7)
     host = torch.get_rng_state()
@@ -177,7 +193,8 @@ def ask(call: Callable[[Any], Any], arguments: Any, where: str) -> Outcome:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
-            results = call(moved)
+            with draws if looks else nullcontext():
+                results = call(moved)
             if where != "cpu":
                 device().synchronize()
         except Exception as failure:
@@ -194,6 +211,7 @@ def ask(call: Callable[[Any], Any], arguments: Any, where: str) -> Outcome:
         sorted({impersonal(x) for x in lines if SAID_ONCE not in x}),
         drawn,
         drawn is not None and before is not None and not drawn.equal(before),
+        draws.noted,
         where == "cpu" or host_now.equal(host),
     )
 
@@ -279,16 +297,11 @@ def names_device(value: Any) -> bool:
     return str(value).startswith(device().name)
 
 
-def is_elsewhere(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.device.type == "cpu"
-
-
 def different_values(
     ours: Outcome, host: Outcome, values: bool
 ) -> Iterator[str]:
-    if any(map(is_elsewhere, ours.results)) and any(
-        map(names_device, ours.arguments)
-    ):
+    on_host = [x for x in ours.results if isinstance(x, Tensor) and x.is_cpu]
+    if on_host and any(map(names_device, ours.arguments)):
         yield "device: a result is elsewhere"
     for name in ("arguments", "results"):
         got, expected = getattr(ours, name), getattr(host, name)
@@ -334,8 +347,7 @@ def faults(
     yield from different_errors(ours.error, host.error)
     if not ours.error and not host.error:
         # After an error the CPU may have resized what it did not write.
-        chance = host.moved and not device().draws_as_cpu
-        yield from different_values(ours, host, values and not chance)
+        yield from different_values(ours, host, values and not host.random)
     if ours.warnings != host.warnings:
         yield f"warnings: {ours.warnings}, not {host.warnings}"
     yield from different_draws(ours, host)
