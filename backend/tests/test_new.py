@@ -68,6 +68,22 @@ def test_options_are_where_they_belong(files: dict[str, str]) -> None:
     assert "torch_acme/acme.py" in files
 
 
+def test_each_file_that_a_chapter_names_is_there(
+    files: dict[str, str],
+) -> None:
+    chapters = [*(rooms.ROOT / "book" / "chapters").glob("*.md")]
+    lines = [
+        line
+        for chapter in chapters
+        for line in chapter.read_text().splitlines()
+        if "[a generated package](" in line
+    ]
+    named = {x for line in lines for x in re.findall(r"`([\w/]+\.\w+)`", line)}
+    assert len(lines) > 10
+    assert len(named) > 10
+    assert named <= files.keys()
+
+
 def test_each_page_that_the_readme_names_is_there() -> None:
     readme = new.generate("acme", OPTIONS | {"book": ""})["README.md"]
     pages = re.findall(r"\(`book/(.+?)`\)", readme)

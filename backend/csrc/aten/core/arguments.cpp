@@ -145,7 +145,6 @@ c10::DeviceIndex device_of_call(
       return device.has_index() ? device.index() : current_device();
     }
   }
-  // [/arguments-device]
   // A generator alone led here; it must be of the CPU, as the rest is.
   for (const auto& argument : arguments) {
     if (argument.isGenerator()) {
@@ -154,6 +153,7 @@ c10::DeviceIndex device_of_call(
   }
   return current_device();
 }
+// [/arguments-device]
 
 // [arguments-generator] The CPU generator inside the device's, for the kernel.
 c10::IValue host_generator(

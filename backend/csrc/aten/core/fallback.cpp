@@ -105,7 +105,7 @@ void refuse_hidden_draws(
   const auto& arguments = op.schema().arguments();
   TORCH_CHECK_NOT_IMPLEMENTED(
       !op.hasTag(at::Tag::nondeterministic_seeded) ||
-          std::any_of(arguments.begin(), arguments.end(), &is_generator),
+          std::ranges::any_of(arguments, &is_generator),
       "openreg: '",
       name,
       "' may draw random numbers and takes no generator, so the CPU fallback "
@@ -115,14 +115,13 @@ void refuse_hidden_draws(
 
 // The copies of one call. A kernel that gets a tensor twice finds the same copy
 // twice. This lives as long as one fallback, on the thread that makes it.
-class Copies;
-thread_local Copies* current_copies = nullptr;
-
 class Copies {
  public:
-  Copies() : outer_(std::exchange(current_copies, this)) {}
+  static inline thread_local Copies* current = nullptr;
+
+  Copies() : outer_(std::exchange(current, this)) {}
   ~Copies() {
-    current_copies = outer_;
+    current = outer_;
   }
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
@@ -152,8 +151,8 @@ class Copies {
 std::vector<at::Tensor> to_cpu(at::TensorList tensors) {
   std::vector<at::Tensor> result;
   for (const auto& tensor : tensors) {
-    result.push_back(
-        current_copies ? current_copies->of(tensor) : tensor.cpu());
+    auto* const copies = Copies::current;
+    result.push_back(copies ? copies->of(tensor) : tensor.cpu());
   }
   return result;
 }
@@ -177,6 +176,8 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, library) {
   library.impl("_copy_from_and_resize", &copy_back);
 }
 // [/fallback-autograd]
+
+}  // namespace
 
 // [fallback-kernel] Check, count, then PyTorch's own boxed fallback.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -216,15 +217,13 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 // [/fallback-kernel]
 
-void check_word(const std::string& word) {
+static void check_word(const std::string& word) {
   TORCH_CHECK_VALUE(
       word == "allow" || word == "warn" || word == "forbid",
       "The fallback policy is '",
       word,
       "'; expected 'allow', 'warn' or 'forbid'.");
 }
-
-}  // namespace
 
 void set_fallback_policy(const FallbackPolicy& policy) {
   check_word(policy.first);
