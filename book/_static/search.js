@@ -97,9 +97,14 @@
       if (fields.heading === phrase) hit.score += 60;
       if (minor) hit.score *= .6;
     }
-    // Who types three words means all of them, if any place has all.
+    // Who types three words means all of them, if any place has all. Of a whole
+    // sentence a place may lack some, and a long one has some by chance.
     const most = Math.max(...hits.map(hit => hit.has));
-    return hits.filter(hit => hit.has && hit.has > most - 1e-6)
+    const sentence = words.length > 3;
+    for (const hit of sentence ? hits : [])
+      hit.score *= (hit.has / most) ** 3 / (1 + hit.place.text.length / 6000);
+    const least = sentence ? .55 * most : most - 1e-6;
+    return hits.filter(hit => hit.has && hit.has >= least)
       .sort((a, b) => b.score - a.score).map(hit => hit.place);
   };
 
