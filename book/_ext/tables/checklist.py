@@ -25,7 +25,7 @@ def of_point(row: Row) -> tuple[str, ...]:
 
 
 def checklist() -> str:
-    """Every registration point of a backend, in the order to do them."""
+    """Every registration point of a backend, interface by interface."""
     found: list[tuple[str, ...]] = []
     for step, points in groupby(rows("checklist"), lambda row: row.step):
         group = list(map(of_point, points))
