@@ -192,10 +192,15 @@ def test_a_dtype_that_the_module_adds_is_supported(monkeypatch):
 
 def test_without_the_list_pytorch_names_what_is_missing(monkeypatch):
     monkeypatch.delattr(openreg, "get_amp_supported_dtype")
-    with pytest.raises(
+    missing = pytest.raises(
         AssertionError, match="`get_amp_supported_dtype` is mis"
-    ):
+    )
+    with missing:
         autocast()
+    x = rand(2, requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+    with missing:
+        y.sum().backward()
 
 
 def test_a_weight_is_cast_once_a_region():

@@ -104,12 +104,6 @@ void CommonDevice::add(const at::Tensor& tensor, bool written) {
 }
 // [/arguments-devices]
 
-bool is_generator(const c10::Argument& argument) {
-  const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
-  return optional != nullptr &&
-         optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
-}
-
 // [arguments-writes] Whether an operator writes this argument.
 // Two schemas do not say that the operator updates running statistics.
 bool writes(const c10::FunctionSchema& schema, const c10::Argument& argument) {
@@ -156,6 +150,12 @@ c10::DeviceIndex device_of_call(
 // [/arguments-device]
 
 // [arguments-generator] The CPU generator inside the device's, for the kernel.
+bool is_generator(const c10::Argument& argument) {
+  const auto* const optional = argument.type()->castRaw<c10::OptionalType>();
+  return optional != nullptr &&
+         optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
+}
+
 c10::IValue host_generator(
     c10::DeviceIndex device, const c10::Argument& argument, c10::IValue value) {
   if (value.isGenerator()) {
