@@ -357,17 +357,27 @@ class Philox final : public c10::GeneratorImpl {
 // [/kernel-state]
 
 // [kernel-host-generator] The generator of the host for a call that declines.
-Philox* as_philox(const std::optional<at::Generator>& generator) {
-  return generator ? dynamic_cast<Philox*>(generator->unsafeGetGeneratorImpl())
-                   : nullptr;
+Philox* as_philox(
+    const std::optional<at::Generator>& generator, c10::Device device) {
+  auto* const given = generator ? generator->unsafeGetGeneratorImpl() : nullptr;
+  auto* const philox = dynamic_cast<Philox*>(given);
+  TORCH_CHECK(
+      philox == nullptr || philox->device() == device,
+      "Expected a '",
+      device,
+      "' generator device but found '",
+      given->device(),
+      "'");
+  return philox;
 }
 
 at::Generator host_generator(
-    const std::optional<at::Generator>& generator, c10::DeviceIndex device) {
-  Philox* const philox = as_philox(generator);
+    const std::optional<at::Generator>& generator, c10::Device device) {
+  Philox* const philox = as_philox(generator, device);
   if (philox == nullptr) {  // openreg's, or none: openreg has one for the host
+    const auto index = device.index();
     return openreg::inner_generator(
-        generator.value_or(openreg::default_generator(device)), device);
+        generator.value_or(openreg::default_generator(index)), index);
   }
   const auto [seed, offset] = philox->take();
   at::Philox4_32 engine(seed, /*subsequence=*/UINT64_MAX, offset);
@@ -383,12 +393,12 @@ struct Uniform {
       double from,
       double to,
       const std::optional<at::Generator>& generator) const {
-    Philox* const philox = as_philox(generator);
+    Philox* const philox = as_philox(generator, iter.device());
     if (philox == nullptr || iter.dtype() != at::kFloat ||
         iter.ndim() > kDims) {
       Tensor self = iter.tensor(0);
       decline<ATEN_OP(uniform_)>(
-          self, from, to, host_generator(generator, iter.device().index()));
+          self, from, to, host_generator(generator, iter.device()));
       return;
     }
     const auto draw = [from, to, state = philox->take()](

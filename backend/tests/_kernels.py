@@ -366,6 +366,23 @@ def what_is_declined_draws_from_the_same_state() -> None:
 
 
 @check
+def a_generator_of_another_device_is_refused() -> None:
+    generator = kernel.philox(0)
+    for device in "openreg:1", "cpu":
+        for dtype in torch.float32, torch.float64:
+            x = torch.zeros(3, device=device, dtype=dtype)
+            says = (
+                f"Expected a '{device}' generator device but found 'openreg:0'"
+            )
+            refuses(functools.partial(x.uniform_, generator=generator), says)
+            assert not x.any()
+    assert generator.get_offset() == 0
+    x = torch.zeros(3, device="openreg")
+    says = "Expected a 'openreg' device type for generator but found 'cpu'"
+    refuses(lambda: x.uniform_(generator=torch.Generator()), says)
+
+
+@check
 def without_a_philox_the_devices_generator_draws() -> None:
     torch.manual_seed(3)
     expected = torch.rand(4)
