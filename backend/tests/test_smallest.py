@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from _session import counting
 
 pytestmark = pytest.mark.one_mode
 
-FOLDER = Path(__file__).parents[1] / "examples" / "smallest"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "backend" / "examples" / "smallest"
 ALONE = {
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # a process has one such device
     "PYTHONPATH": str(FOLDER),
@@ -159,3 +161,23 @@ def test_the_smallest_backend_computes_what_the_cpu_does() -> None:
         "same parameter": False,
         "mixed": 3.0,
     }
+
+
+def test_what_a_reader_copies_from_the_page_are_the_files() -> None:
+    page = (ROOT / "book" / "howto" / "smallest.md").read_text()
+    shown = re.findall(r'^:start-after: "\[([\w-]+)\]"$', page, re.M)
+    for file, left in {
+        "smallest.cpp": ["}  // namespace"],
+        "smallest.py": ["from __future__ import annotations"],
+    }.items():
+        text = (FOLDER / file).read_text()
+        region = re.compile(
+            r"^(?://|#) \[([\w-]+)\] .+\n[^\0]*?\[/\1\]\n", re.M
+        )
+        names = region.findall(text)
+        assert names == [name for name in shown if name in names]
+        rest = re.sub(r'\A""".*?"""', "", region.sub("", text), flags=re.S)
+        lines = [
+            x for x in rest.splitlines() if x and x[:2] not in ("//", "# ")
+        ]
+        assert lines == left

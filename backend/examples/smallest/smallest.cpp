@@ -1,6 +1,7 @@
 // The smallest backend, C++ side: two devices of the kind "tiny".
 // smallest.py compiles and loads this file, and does the rest.
 
+// [smallest-headers] What the listings below include, and short names.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -29,6 +30,7 @@ using at::Tensor;
 using std::optional;
 
 constexpr auto tiny = c10::DeviceType::PrivateUse1;
+// [/smallest-headers]
 
 // [smallest-driver] What the vendor has; put your driver's calls here.
 constexpr int device_count = 2;

@@ -6,11 +6,14 @@ with TORCH_DEVICE_BACKEND_AUTOLOAD=0.
 
 from __future__ import annotations
 
+# [py-smallest-imports] What the listings below import.
 import sys
 from pathlib import Path
 
 import torch
 from torch.utils import cpp_extension
+
+# [/py-smallest-imports]
 
 # [py-smallest-build] Compiled when it has changed; loading it registers it.
 cpp_extension.load(
