@@ -5,9 +5,10 @@
 (() => {
   // What people type around the words that they mean.
   const COMMON = new Set(`a about an and any are as at be but by can cannot
-    could do does doesn't for from get has have how i if in into is it its me
-    my of on or should so than that the their then there this to use using was
-    what when where which who why will with without you your`.split(/\s+/));
+    could do does doesn't for from get happens has have how i if in into is it
+    its me my of on or should so than that the their then there this to use
+    using was what when where which who why will with without you
+    your`.split(/\s+/));
   const SHOWN = 50, EXCERPT = 220;
 
   const plain = text => text.toLowerCase()
