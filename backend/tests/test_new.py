@@ -17,6 +17,7 @@ import pytest
 import new
 import rooms
 from torch_device_kit import doctor
+from torch_device_kit.conformance import interfaces, known
 
 pytestmark = pytest.mark.one_mode
 
@@ -82,6 +83,20 @@ def test_each_file_that_a_chapter_names_is_there(
     assert len(lines) > 10
     assert len(named) > 10
     assert named <= files.keys()
+
+
+def test_each_declared_gap_is_a_row_and_has_a_step(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(files["known.toml"])
+    steps = re.findall(r"^(\d)\. ", files["README.md"], re.M)
+    rows = interfaces.rows("acme")
+    for line in known.read(file).lines:
+        if line.kind in interfaces.LEVELS:
+            assert any(map(line.covers, rows)), line
+        told = line.reason.partition(": ")[2]
+        assert told in {f"step {step}." for step in steps} or "doctor" in told
 
 
 def test_each_page_that_the_readme_names_is_there() -> None:
@@ -305,3 +320,38 @@ def test_the_doctor_finds_gaps_alone(python: Path, tmp_path: Path) -> None:
     assert {row["state"] for row in rows} == {doctor.HAS, doctor.MISSING}
     assert {row["id"] for row in missing if row["needed"]} == set(), ran.stdout
     assert 2 * len(missing) < len(rows)
+
+
+# What the file speaks of: operators in one dtype, and the rest whole.
+OPERATORS = ("forward", "strided", "in-place", "out", "gradient")
+KINDS = ",".join((*OPERATORS, "module*", "optimizer*", *interfaces.LEVELS))
+NO_GAP = """
+[[known]]
+names = ["nn.Linear"]
+kinds = "module"
+dtypes = "all"
+says = "value"
+reason = "None."
+"""
+
+
+@pytest.mark.stress
+def test_the_kit_finds_exactly_the_gaps_that_it_declares(
+    python: Path, files: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "known.toml"
+    for more, status in {"": 0, NO_GAP: 1}.items():
+        file.write_text(files["known.toml"] + more)
+        ran = call(
+            python,
+            *("torch_device_kit", "conform", "--device=acme", "--samples=1"),
+            *("--import=torch_acme", f"--known={file}", f"--kind={KINDS}"),
+            *("--dtype=float32,", f"--answers={tmp_path / 'answers'}"),
+            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+            PYTHONPATH=str(KIT),
+        )
+        assert ran.returncode == status, ran.stdout
+        assert ran.stdout.count("no longer needed") == status
+        complete = ran.stdout.splitlines()[-1 - status].split()
+        assert complete[0] == "complete"
+        assert int(complete[3]) > 100  # are declared
