@@ -246,13 +246,14 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
   Handshake::Packet mine, asked;
   if (expected) {
     const int from = expected->rank;
-    if (tag == handshake_tag) {
-      // It comes at once if it has been asked for before it was told.
-      auto& next = asked_[from];
-      asked = next.work ? next : Handshake::ask(*words_, from, tag);
-      next = Handshake::ask(*words_, from, tag);
-    } else {
+    asked = told ? std::exchange(asked_[from], {}) : Handshake::Packet();
+    if (!asked.work) {
       asked = Handshake::ask(*words_, from, tag);
+    }
+    // What is asked for before it is told comes at once. A rank to which this
+    // one tells something in return is still there to be asked.
+    if (told && told->rank == from) {
+      asked_[from] = Handshake::ask(*words_, from, tag);
     }
   }
   if (told) {

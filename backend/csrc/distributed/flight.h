@@ -30,9 +30,9 @@ class Handshake {
   struct Terms {
     c10d::OpType type;
     c10::ScalarType dtype;
-    int64_t elements;  // from the rank that tells
+    int64_t elements;  // that it sends
     int64_t detail;    // root and operator, or the number of a message
-    int64_t returns = elements;  // to it
+    int64_t returns = elements;  // that it expects back
     bool carry = false;
   };
   struct Side {
@@ -102,7 +102,7 @@ struct Operation {
   std::function<void()> finish{};   // on the aliases, when all have ended
   std::shared_ptr<Handshake> handshake{};  // that `post` waits for
 
-  // Those of a rank that has some in any case.
+  // The inputs, or the results of a rank that has no inputs.
   const std::vector<at::Tensor>& tensors() const {
     return inputs.empty() ? results : inputs;
   }
