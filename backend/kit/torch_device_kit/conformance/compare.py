@@ -176,9 +176,13 @@ class Draws(TorchDispatchMode):
     noted = False
 
     def __torch_dispatch__(self, func: Any, *call: Any) -> Any:
-        self.noted |= torch.Tag.nondeterministic_seeded in func.tags
         _, args, kwargs = call
-        return func(*args, **kwargs)
+        given = [x for x in tree_leaves(call) if isinstance(x, torch.Generator)]
+        before = [x.get_state() for x in (torch.default_generator, *given)]
+        found = func(*args, **kwargs)
+        after = [x.get_state() for x in (torch.default_generator, *given)]
+        self.noted |= not all(map(torch.equal, before, after))
+        return found
 
 
 def ask(call: Callable[[Any], Any], arguments: Any, where: str) -> Outcome:
