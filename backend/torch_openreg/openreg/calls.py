@@ -25,7 +25,7 @@ def show_calls(file: TextIO | None = None) -> TorchDispatchMode:
     - `native`: a kernel written for the operator and the key.
     - `alias`: the one function that calls the CPU's kernel in device memory.
     - `default`: PyTorch's kernel for all backends. What it calls is indented,
-      or not shown where a number takes a tensor's place, as in `x * 2`.
+      or not shown where no tensor takes a tensor's place, as in `x * 2`.
     - `fallback`: on the host, on copies; or an error if the device refuses.
     - `none`: there is no kernel, and an error follows.
 

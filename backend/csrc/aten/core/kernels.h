@@ -44,9 +44,9 @@ inline constexpr const char* host_readers[] = {
 // The copying fallback for them, where there are no alias kernels.
 void register_host_readers(torch::Library& library);
 
-// Runs an operator on the host, on copies. A kernel passes on what it declines
-// by at::native::call_fallback_fn<&fallback, Op>. Raises where copies would be
-// wrong, or are forbidden.
+// Runs an operator on the host, on copies. A kernel that declines a call
+// returns at::native::call_fallback_fn<&fallback, Op>::call(...). Raises where
+// copies would be wrong.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 // What PyTorch asks a backend to write itself.
