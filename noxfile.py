@@ -475,7 +475,7 @@ def bench(session: nox.Session) -> None:
 
 @machine.session
 def ops(session: nox.Session) -> None:
-    """Ask device and CPU the whole operator database; goes on if stopped."""
+    """Ask device and CPU PyTorch's own databases; goes on if stopped."""
     program = ROOT / "backend" / "tests" / "sweep_operators.py"
     run(session, install_release(session), program, *session.posargs)
 
