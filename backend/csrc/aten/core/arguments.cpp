@@ -145,9 +145,9 @@ c10::DeviceIndex device_of_call(
       at::check_generator<at::CPUGeneratorImpl>(argument.toGenerator());
     }
   }
+  // [/arguments-device]
   return current_device();
 }
-// [/arguments-device]
 
 // [arguments-generator] The CPU generator inside the device's, for the kernel.
 bool is_generator(const c10::Argument& argument) {
