@@ -111,6 +111,11 @@ assert not compare.device().draws_as_cpu
 for name in sys.argv[1:]:
     kind = "gradient" if name.startswith("nn.") else "forward"
     print(name, *database.check(name, "float32", kind, 3)[1])
+q = torch.ones(1, 1, 2, 8)
+for dropout in 0.5, 0.0:  # either way it is an operator that may draw
+    with compare.Draws() as draws:
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, None, dropout)
+    print(draws.noted)
 """
 
 
@@ -119,8 +124,9 @@ def test_a_device_may_draw_other_numbers_than_the_cpu() -> None:
     """The database puts the states back, so that no generator has moved."""
     names = ["randn", "uniform", "bernoulli", "nn.functional.dropout"]
     said = prints(OTHER_NUMBERS, *names, "sin").splitlines()
-    assert said[-5:-1] == names  # a warning stands before them
-    assert said[-1].startswith("sin result 0: value: ")
+    assert said[-7:-3] == names  # a warning stands before them
+    assert said[-3].startswith("sin result 0: value: ")
+    assert said[-2:] == ["True", "False"]
 
 
 ENDS = f"""
