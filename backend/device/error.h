@@ -28,7 +28,7 @@ Texts& texts();
 __attribute__((format(printf, 2, 3))) orError_t
 fail(orError_t error, const char* format, ...);
 
-// [dev-result] What was asked for, or the error that says why there is none.
+// [dev-result] A value, or the error that explains why there is none.
 // It is followed like a pointer. A function that takes one passes its error on.
 template <typename T>
 class [[nodiscard]] Result {

@@ -409,7 +409,7 @@ orEventElapsedTime(float* milliseconds, orEvent_t start, orEvent_t end);
 /* Work that was captured, to be launched again and again. */
 typedef struct orGraph* orGraph_t;
 
-/* [dev-graph] Work that is kept, and launched as one piece. */
+/* [dev-graph] A graph keeps the work of streams and launches it as one. */
 /* From here until orStreamEndCapture, what any thread launches on `stream` is
  * kept and does not run; what is refused at a launch is refused now. A turn
  * that another thread began before is no part of it. A stream that waits for an
@@ -452,7 +452,7 @@ OPENREG_API orError_t orGraphDestroy(orGraph_t graph);
 OPENREG_API orError_t orGraphDebugDotPrint(orGraph_t graph, const char* path);
 /* [/dev-graph] */
 
-/* [dev-trace] What a device does, as it does it. */
+/* [dev-trace] A record of a trace: a piece of work, its phase and its time. */
 typedef enum orTracePhase {
   orTraceLaunch = 0, /* on the thread that launches */
   orTraceStart = 1,  /* on the thread that runs the work */
@@ -494,7 +494,7 @@ typedef void (*orTraceFn)(const orTraceRecord* record, void* user);
 /* A subscription, which lasts until orTraceUnsubscribe. */
 typedef struct orSubscriber* orSubscriber_t;
 
-/* [dev-trace-subscribe] Whoever likes is told. */
+/* [dev-trace-subscribe] A subscriber is called with each record. */
 /* Calls fn(record, user) for all work that is launched from now on, in every
  * launch mode: each has a launch, a start and an end, in this order, and those
  * of one stream come in its order. Work that was dropped has only the first.

@@ -41,7 +41,7 @@ const T& on_meta(const T& value) {
 // Copies what a kernel returned to where the result of the capture is.
 void copy_result(const at::Tensor& to, const at::Tensor& result);
 
-// [captured-results] Allocates results of the shapes that Meta tells.
+// [captured-results] Results in a capture get their shapes from Meta kernels.
 inline at::Tensor empty_like_on(
     const c10::Device& device, const at::Tensor& shape) {
   return empty_like_on(shape, device);

@@ -15,7 +15,7 @@
 
 namespace openreg {
 
-// [address-device] An address alone tells whether it is a device's.
+// [address-device] An address says whether it is on a device, and on which.
 inline bool is_device_address(const void* address) {
   orAddressSpace& space = orReservedAddresses;
   const std::atomic_ref base(space.device_base), bytes(space.device_bytes);

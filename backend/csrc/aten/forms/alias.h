@@ -190,7 +190,7 @@ decltype(auto) alias_in(Aliases& aliases, const T& value) {
 template <typename Kernel, typename... Args>
 auto capture_on_aliases(const Call& call, Kernel kernel, const Args&... args);
 
-// [alias-results] Launches a kernel that makes its results, so in its turn.
+// [alias-results] A kernel that allocates its results runs in its turn.
 // They are a tensor or a tuple of tensors, and come back on the device.
 template <typename Kernel, typename... Args>
 auto launch_on_aliases(const Call& call, Kernel kernel, const Args&... args) {

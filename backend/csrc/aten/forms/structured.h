@@ -105,7 +105,7 @@ template <
     typename Signature = typename Op::schema>
 struct Structured;
 
-// [structured-launch] `meta` runs at the call, `impl` then or on the stream.
+// [structured-launch] `meta` runs in the call, `impl` at once or queued.
 // Calls that `impl` might refuse, or lacks code for, take the boxed kernel.
 template <typename Op, typename Kernel, auto cannot_refuse, typename... Args>
 struct Structured<Op, Kernel, cannot_refuse, at::Tensor(Args...)> {
