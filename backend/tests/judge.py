@@ -357,6 +357,114 @@ def exchange_stream(file: Path) -> None:
 
 
 @judges
+def next_stream(file: Path) -> None:
+    pool = library(file)
+    draw, is_high = pool.next_stream, pool.is_high
+    draw.argtypes, draw.restype = (ctypes.c_int, ctypes.c_bool), ctypes.c_int64
+    is_high.argtypes, is_high.restype = (ctypes.c_int64,), ctypes.c_bool
+    normal = [draw(0, False) for _ in range(32)]
+    assert len(set(normal)) == 32, f"32 requests got {len(set(normal))} streams"
+    assert 0 not in normal, "the default stream was handed out"
+    assert draw(0, False) == normal[0], "the 33rd stream is not the first again"
+    high = [draw(0, True) for _ in range(32)]
+    assert len({*normal, *high}) == 64, "the two priorities share a stream"
+    told = [is_high(stream) for stream in (0, *normal, *high)]
+    assert told == [False] * 33 + [True] * 32, "an id tells a wrong priority"
+    draw(1, False)
+    assert draw(0, False) == normal[1], "device 1 took a turn of device 0"
+    seen: list[int] = []  # to which any thread may append
+    turns = 32 * 20
+
+    def ask() -> None:
+        seen.extend(draw(1, True) for _ in range(turns))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    times = {stream: seen.count(stream) for stream in seen}
+    even = set(times.values()) == {4 * turns // 32}
+    assert even, f"threads at once got streams unevenly: {times}"
+
+
+@judges
+def event_marks(file: Path) -> None:
+    device = library(file)
+    query, is_over = device.query, device.is_over
+    query.restype = is_over.restype = ctypes.c_bool
+    assert query(0), "an event that was never recorded is not reached"
+    before = device.wait(0)
+    assert is_over(before), "a wait for an event without a record does not end"
+    device.launch(0)
+    device.record(0, 0)
+    assert not query(0), "an event is reached before the work before it is done"
+    first = device.wait(0)
+    device.launch(0)
+    device.record(1, 0)
+    device.finish(0)
+    assert query(0), "an event is not reached, though all before it is done"
+    assert not query(1), "an event is reached as soon as one before it is"
+    assert is_over(first), "a wait goes on, though its event is reached"
+    device.record(0, 0)
+    second = device.wait(0)
+    assert not query(0), "an event that was recorded again is still reached"
+    assert is_over(first), "a record has changed a wait that came before it"
+    assert is_over(before), "a record has changed a wait for no record"
+    assert not is_over(second), "a wait is over before the second record is"
+    device.launch(1)
+    device.record(0, 1)
+    device.finish(0)
+    assert is_over(second), "a record on another stream has changed a wait"
+    assert not query(0), "an event is still that of the stream before"
+    device.finish(1)
+    assert query(0), "an event on another stream is not reached"
+
+
+class Segment:
+    """A driver that opens each segment once, and one of them never."""
+
+    def __init__(self) -> None:
+        self.opened: dict[int, bytes] = {}
+        self.calls = 0
+
+    def open(self, handle: bytes) -> int:
+        self.calls += 1
+        if handle == b"gone":
+            raise RuntimeError("there is no such segment")
+        assert handle not in self.opened.values(), "a segment was opened twice"
+        self.opened[4096 * self.calls] = handle
+        return 4096 * self.calls
+
+    def close(self, address: int) -> None:
+        assert address in self.opened, f"{address} was closed, which is no open"
+        del self.opened[address]
+
+
+@judges
+def segments(file: Path) -> None:
+    driver = Segment()
+    ours = module(file).Segments(driver)
+    here = ours.open(b"one")
+    assert ours.open(b"one") == here, "one segment has two addresses"
+    other = ours.open(b"other")
+    assert other != here, "two segments have one address"
+    ours.close(b"one")
+    assert here in driver.opened, "a segment in use was closed"
+    ours.close(b"one")
+    assert here not in driver.opened, "a segment without users is still open"
+    assert other in driver.opened, "another segment was closed"
+    for handle in b"one", b"never":
+        with pytest.raises(KeyError):
+            ours.close(handle)
+    assert ours.open(b"one") in driver.opened, "it cannot be opened once more"
+    with pytest.raises(RuntimeError, match="no such segment"):
+        ours.open(b"gone")
+    with pytest.raises(KeyError):
+        ours.close(b"gone")
+
+
+@judges
 def neg(file: Path) -> None:
     loop = library(file).neg
 
