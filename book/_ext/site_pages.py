@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from posixpath import dirname, join, normpath
 from typing import Any
@@ -36,6 +36,11 @@ MUTE = re.compile(
 )
 PLACE = re.compile(r'<(?:section|dt)\b[^>]* id="([^"]+)"[^>]*>')
 CODE = re.compile('<div class="highlight-(?!output).*?</pre>', re.S)
+TABLE = re.compile('(<table class="docutils)(.*?)(<tbody>.*?</table>)', re.S)
+# A table of sentences, by the letters of a row, stacks on a phone; a browser
+# would forget there what its parts are.
+LONG = 80
+ROLES = {"table": "table", "tr": "row", "th": "columnheader", "td": "cell"}
 NAME = re.compile(r"\b(?=\w*(?:_|[a-z][A-Z]|[.:]+\w))[A-Za-z_][\w.:]*\w")
 
 
@@ -126,10 +131,29 @@ def link_terms(app: Sphinx, doctree: nodes.document) -> None:
         above.replace(text, parts)
 
 
+def prepare(table: re.Match[str]) -> str:
+    """What the style cannot see of a table: its kind, the names of columns."""
+    start, head, body = table.groups()
+    names = [words(x) for x in re.findall("<th .*?</th>", head, re.S)]
+    cells = [words(x) for x in re.findall("<td.*?</td>", body, re.S)]
+    if all(map(str.isdigit, cells[:: len(names)])):
+        start += " numbered"
+    if len(names) < 3 or len("".join(cells)) * len(names) < LONG * len(cells):
+        return start + head + body
+    quoted = (json.dumps(name, ensure_ascii=False) for name in names)
+    columns = "".join(f"--c{i}:{x};" for i, x in enumerate(quoted, 1))
+    head = head.replace('">', f' stacks" style="{escape(columns)}">', 1)
+    parts = re.compile(rf"<({'|'.join(ROLES)})\b")
+    return parts.sub(
+        lambda part: f'{part[0]} role="{ROLES[part[1]]}"', start + head + body
+    )
+
+
 def complete(
     app: Sphinx, page: str, template: str, context: Any, doctree: Any
 ) -> None:
     """Adds related pages; those that the menu lacks share it by their depth."""
+    context["body"] = TABLE.sub(prepare, context.get("body", ""))
     to, titles = context["pathto"], app.env.titles
     others = related(app.env, page)
     context["related"] = [(to(x), titles[x].astext()) for x in others]

@@ -1,7 +1,5 @@
 """The rows of the chapter on tensors that are not plain."""
 
-import inspect
-
 import pytest
 import torch
 
@@ -33,14 +31,3 @@ def test_each_key_has_the_kernels_of_its_twin() -> None:
         theirs = {o for o in found(twin) if o.startswith("aten::")}
         assert theirs <= set(found(key)), key
     assert special.kernels("QuantizedPrivateUse1") > 200
-
-
-def test_a_form_is_yes_if_the_optimizer_knows_it() -> None:
-    for name, kind in special.optimizers().items():
-        if name == "LBFGS" or name == "SparseAdam" or name == "Muon":
-            continue
-        known = inspect.signature(kind).parameters
-        for form in special.FORMS:
-            assert special.accepts(kind, form) == (form in known), (name, form)
-    assert "| `Adam` | yes | yes | yes |" in special.optimizer_forms()
-    assert "| `LBFGS` |  |  |  |" in special.optimizer_forms()

@@ -1,9 +1,12 @@
 """The performance chapter prints what one run of the bench has kept."""
 
+import re
+
 import torch
 
 import bench_device as bench
 from rows import recorded
+from tables.performance import performance_drawing
 
 
 def test_the_figures_are_of_todays_program_and_version() -> None:
@@ -34,3 +37,14 @@ def test_only_convolution_and_lstm_lack_a_fallback() -> None:
         "LSTM train step",
     ]
     assert all(columns["auto"].values())
+
+
+def test_marks_stand_in_the_order_of_the_ratios() -> None:
+    drawn = performance_drawing()
+    for i, rows in enumerate(recorded("performance")["rows"].values()):
+        ratios = [b / a for a, b in filter(None, rows.values())]
+        found = re.findall(rf'class="way-{i}" d="M(\d+)', drawn)
+        *xs, _ = map(int, found)  # the last stands beside its name
+        assert [x for _, x in sorted(zip(ratios, xs, strict=True))] == sorted(
+            xs
+        )

@@ -2,14 +2,13 @@
 
 import ctypes
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from regions import ROOT
 from rows import mark
 from tables.common import first_sentence, table
-from tables.headers import as_prose, entries
+from tables.headers import entries
 
 READS = ("backend/device/openreg.h",)
 
@@ -42,30 +41,16 @@ def device_calls() -> list[DeviceCall]:
 
 def device_api(begin: str = "or") -> str:
     """Calls of the device beside their twins in the CUDA runtime."""
-    return beside("What it does", lambda x: x.meaning, begin, mark)
-
-
-def device_twins() -> str:
-    """Each call, its twin, and what a caller must know of the difference."""
-    return beside("In what it differs", lambda x: as_prose(x.differs))
-
-
-def beside(
-    head: str,
-    says: Callable[[DeviceCall], str],
-    begin: str = "or",
-    marks: Callable[[str], str] = lambda row: "",
-) -> str:
     body = (
         (
-            ", ".join(f"`{x}`{marks(f'emulator.{x}')}" for x in call.names),
+            ", ".join(f"`{x}`{mark(f'emulator.{x}')}" for x in call.names),
             ", ".join(f"`{twin}`" for twin in call.twins) or "none",
-            says(call),
+            call.meaning,
         )
         for call in device_calls()
         if call.names[0].startswith(begin)
     )
-    return table(("Call", "CUDA twin", head), body)
+    return table(("Call", "CUDA twin", "What it does"), body)
 
 
 def device_library() -> ctypes.CDLL:

@@ -1,14 +1,11 @@
-"""The tables of book/chapters/operators-special.md."""
+"""The table of book/chapters/operators-special.md."""
 
-import inspect
 import warnings
-from collections.abc import Callable
 
 import torch
-from torch.optim import Optimizer
 
 from rows import Row
-from tables.common import of_rows, table
+from tables.common import of_rows
 
 # The keys of a backend's tensors, the one that decides first.
 FUNCTIONALITIES = ("NestedTensor", "Quantized", "SparseCsr", "Sparse", "")
@@ -46,35 +43,3 @@ def special_kinds() -> str:
         dispatched=lambda row: key_of(make(row)),
         kernels=kernels_of,
     )
-
-
-FORMS = ("foreach", "fused", "capturable")
-
-
-def optimizers() -> dict[str, type[Optimizer]]:
-    return {
-        name: kind
-        for name, kind in sorted(vars(torch.optim).items())
-        if inspect.isclass(kind)
-        and issubclass(kind, Optimizer)
-        and kind is not Optimizer
-    }
-
-
-def accepts(kind: Callable[..., Optimizer], form: str) -> bool:
-    """Whether an optimizer takes a step in this form on the device."""
-    weight = torch.ones(2, device="openreg", requires_grad=True)
-    weight.grad = torch.ones_like(weight)
-    try:
-        kind([weight], lr=0.1, **{form: True}).step()
-    except TypeError:
-        return False
-    return True
-
-
-def optimizer_forms() -> str:
-    body = (
-        (f"`{name}`", *("yes" if accepts(kind, f) else "" for f in FORMS))
-        for name, kind in optimizers().items()
-    )
-    return table(("Optimizer", *(f"`{form}`" for form in FORMS)), body)

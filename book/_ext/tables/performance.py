@@ -1,7 +1,9 @@
 """The tables of book/chapters/performance.md: what `nox -s bench` kept."""
 
+from math import log2
+
 from rows import recorded
-from tables.common import table
+from tables.common import drawing, table
 
 READS = ("book/rows/performance.json",)
 
@@ -18,25 +20,49 @@ def performance_source() -> str:
     )
 
 
+def ratio(times: list[float] | None) -> str:
+    return f"{times[1] / times[0]:.2f}" if times else "no kernel"
+
+
 def performance_rows() -> str:
     """Every row of the bench: the CPU's time, and what the device adds."""
     kept = recorded(PAGE)
-    columns, most = kept["rows"], kept["at most"]
-    rows = []
-    for name, (cpu, device) in columns["auto"].items():
-        ratios = [
-            f"{column[name][1] / column[name][0]:.2f}"
-            if column[name]
-            else "no kernel"
-            for column in columns.values()
-        ]
-        ratios[0] = f"**{ratios[0]}**"
+    columns, most, rows = kept["rows"], kept["at most"], []
+    for name, both in columns["auto"].items():
+        times = (f"{time:.2f}" for time in both)
+        first, *others = (ratio(column[name]) for column in columns.values())
         limit = f"{most[name]:.2f}" if name in most else ""
-        ratios.insert(1, limit)
-        rows.append((name, f"{cpu:.2f}", f"{device:.2f}", *ratios))
+        rows.append((name, *times, f"**{first}**", limit, *others))
     first, *others = (f"Ratio, {name}" for name in columns)
     head = ("Work", "CPU, µs", "Device, µs", first, "At most", *others)
     return table(head, rows)
+
+
+# What is drawn for each column: a diamond, a square, a cross.
+MARKS = "m-5 0 5-5 5 5-5 5z", "m-4-4h8v8h-8z", "m-4-4 8 8m0-8-8 8"
+
+
+def performance_drawing() -> str:
+    """A line for each row of the bench, with its ratios from 1/16 to 16."""
+    columns, text, label = recorded(PAGE)["rows"], [], []
+    end = 24 + 18 * len(columns["auto"])
+    for i, word in enumerate(("1/16", "1/4", "1", "4", "16")):
+        x = 174 + 46 * i
+        text.append(f'<path d="M{x} 20V{end}"/>')
+        text.append(f'<text class="mid" x="{x}" y="14">{word}</text>')
+    for i, (column, mark) in enumerate(zip(columns, MARKS, strict=True)):
+        for row, (name, times) in enumerate(columns[column].items()):
+            y = 34 + 18 * row
+            label.append(f"{name}, {column}: {ratio(times)}")
+            if times:
+                x = round(266 + 23 * log2(times[1] / times[0]))
+                text.append(f'<path class="way-{i}" d="M{x} {y}{mark}"/>')
+            if i == 0:
+                text.append(f'<text x="4" y="{y + 5}">{name}</text>')
+        x, y = 24 + 90 * i, end + 20
+        text.append(f'<path class="way-{i}" d="M{x} {y}{mark}"/>')
+        text.append(f'<text x="{x + 9}" y="{y + 5}">{column}</text>')
+    return drawing("; ".join(label) + ".", end + 32, text)
 
 
 def performance_backward() -> str:
@@ -45,9 +71,8 @@ def performance_backward() -> str:
     rows = []
     for name, here in kept["calling thread"].items():
         there = kept["rows"]["auto"][name]
-        ratios = [device / cpu for cpu, device in (there, here)]
         more = there[1] - there[0]
-        rows.append((name, f"{more:.0f}", *(f"{x:.2f}" for x in ratios)))
+        rows.append((name, f"{more:.0f}", ratio(there), ratio(here)))
     head = ("Work", "More than the CPU, µs", "Ratio")
     return table((*head, "Ratio, backward on the calling thread"), rows)
 

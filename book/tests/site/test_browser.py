@@ -162,9 +162,13 @@ CELLS = """selector => {
 
 
 @pytest.mark.parametrize("name", ["howto/checklist", "reference/errors"])
+@pytest.mark.parametrize("scripts", [True, False])
 def test_sentences_in_columns_stack_on_a_phone(
-    page: Page, address: str, name: str
+    browser: Browser, address: str, name: str, scripts: bool
 ) -> None:
+    context = browser.new_context(java_script_enabled=scripts)
+    page = context.new_page()
+    page.set_viewport_size({"width": 1280, "height": 800})
     page.goto(f"{address}{name}.html")
     wide = page.evaluate(CELLS, "table.stacks")
     assert len({x for x, *_ in wide}) > 2
@@ -173,6 +177,10 @@ def test_sentences_in_columns_stack_on_a_phone(
     assert len({x for x, *_ in cells}) == 1
     assert [y for _, y, *_ in cells] == sorted({y for _, y, *_ in cells})
     assert all(width > 300 and labelled for *_, width, labelled in cells)
+    stacked = page.locator("table.stacks").last
+    expect(stacked).to_have_attribute("role", "table")
+    expect(stacked.locator("tbody td:not([role=cell])")).to_have_count(0)
+    context.close()
 
 
 def assert_tabs_are_open(page: Page) -> None:
