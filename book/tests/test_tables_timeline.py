@@ -24,6 +24,7 @@ def test_work_of_two_streams_runs_as_the_event_says() -> None:
         ("aten::add.Tensor", "first"),
         ("aten::mul.Tensor", "second"),
     )
+    assert "ends on here; aten::add" in timeline.of_profile("stream")
     assert len(drawing.findall("rect")) == 2 * len(drawing.findall("path")) == 6
 
 
