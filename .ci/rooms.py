@@ -21,7 +21,7 @@ ROOMS = {
     "backend/csrc/runtime": 2600,
     "backend/csrc/aten": 3200,
     "backend/csrc/amp": 100,
-    "backend/csrc/distributed": 1650,
+    "backend/csrc/distributed": 1710,
     "backend/csrc/minimal": 250,
     "backend/csrc/profiler": 600,
     "backend/kit": 900,

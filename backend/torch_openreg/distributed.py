@@ -22,13 +22,13 @@ BACKEND = "orccl"
 # [py-distributed-create] A group's backend, made by init_process_group.
 def create(group: Any, _: object) -> _C._Collectives:
     """Returns the collectives of the device over transports of their own."""
-    return _C._Collectives(_connect(group, "bytes"), _connect(group, "words"))
 
+    def connect(what: str, how: Any) -> dist.ProcessGroupGloo:
+        store = dist.PrefixStore(what, group.store)
+        who = group.group_rank, group.group_size
+        return dist.ProcessGroupGloo(store, *who, how)
 
-def _connect(group: Any, what: str) -> dist.ProcessGroupGloo:
-    store = dist.PrefixStore(what, group.store)
-    who = group.group_rank, group.group_size, group.timeout
-    transport = dist.ProcessGroupGloo(store, *who)
+    transport = connect("bytes", group.timeout)
     options: Any = transport.options
     # Gloo looks them up when it is split, also where PyTorch leaves them out.
     ranks = group.global_ranks_in_group or list(range(group.group_size))
@@ -36,7 +36,8 @@ def _connect(group: Any, what: str) -> dist.ProcessGroupGloo:
     options.group_name = group.group_id
     # Who splits a group copies its options, for which there is no method.
     copyreg.pickle(type(options), _reduce)
-    return transport
+    # With the same options, one thread serves the connections of both.
+    return _C._Collectives(transport, connect("words", options))
 
 
 def _reduce(options: Any) -> tuple[Callable[[], Any], tuple[()]]:

@@ -244,24 +244,28 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
   // A profile of this thread's would have them, and may be gone when they end.
   const at::DisableRecordFunctionGuard unseen;
   Handshake::Packet mine, asked;
+  const bool both = told && expected && told->rank == expected->rank;
+  Peer& peer = peers_[(expected ? expected : told)->rank];
+  peer.calls += both;
   if (expected) {
     const int from = expected->rank;
-    asked = told ? std::exchange(asked_[from], {}) : Handshake::Packet();
+    asked = told ? std::exchange(peer.asked, {}) : Handshake::Packet();
     if (!asked.work) {
       asked = Handshake::ask(*words_, from, tag);
     }
     // What is asked for before it is told comes at once. A rank to which this
     // one tells something in return is still there to be asked. Two ranks alone
     // were measured: for them it takes longer.
-    if (size_ > 2 && told && told->rank == from) {
-      asked_[from] = Handshake::ask(*words_, from, tag);
+    if (size_ > 2 && both) {
+      peer.asked = Handshake::ask(*words_, from, tag);
     }
   }
   if (told) {
     mine = Handshake::tell(*words_, *told, tag);
   }
   return handshakes_.emplace_back(
-      std::make_shared<Handshake>(rank_, mine, asked, expected));
+      std::make_shared<Handshake>(
+          rank_, mine, asked, expected, peer.calls, peer.lost));
 }
 // [/backend-shake]
 

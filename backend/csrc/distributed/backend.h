@@ -120,7 +120,8 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
       int tag);
   std::shared_ptr<Handshake> agree_with_neighbours(const Operation& operation);
   bool is_idle(const at::Tensor& tensor) const;
-  Operation exchange(Operation call, int other, Tensors to, Tensors from);
+  Operation exchange(
+      Operation call, int other, const at::Tensor& to, const at::Tensor& from);
   Operations exchange_all(Operation, const Tensors& to, const Tensors& from);
   Operations reduce_shares(Operation, Tensors shares, c10d::ReduceOp op);
 
@@ -139,7 +140,12 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   std::exception_ptr refused_;  // of what is coalescing
   std::mutex words_mutex_;      // guards handshakes, also while a call waits
   std::vector<std::shared_ptr<Handshake>> handshakes_;
-  std::unordered_map<int, Handshake::Packet> asked_;  // of each rank, the next
+  struct Peer {
+    Handshake::Packet asked;  // the next
+    int calls = 0;            // that both ranks have made
+    std::shared_ptr<int> lost = std::make_shared<int>(0);
+  };
+  std::unordered_map<int, Peer> peers_;  // by rank
   bool over_ = false;
   c10::EventFlag times_ = c10::EventFlag::PYTORCH_DEFAULT;
   std::optional<Lane> lane_;

@@ -50,17 +50,6 @@ void check_tensors(
   }
 }
 
-const at::Tensor& only(const char* name, const Tensors& tensors) {
-  TORCH_CHECK(
-      tensors.size() == 1,
-      "openreg: ",
-      name,
-      " takes one tensor for each process, but got ",
-      tensors.size(),
-      ".");
-  return tensors.front();
-}
-
 // Both are named, since the wrong one may be either.
 void check_dtype(
     const char* name, const at::Tensor& one, const at::Tensor& other) {

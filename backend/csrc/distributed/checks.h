@@ -24,8 +24,18 @@ void check_tensors(
 // Raises if there is none.
 void check_some(const char* name, const Tensors& tensors);
 
-// Raises unless there is one.
-const at::Tensor& only(const char* name, const Tensors& tensors);
+// The one of `all`, tensors or lists of them; raises unless there is one.
+template <typename T>
+const T& only(const char* name, const std::vector<T>& all) {
+  TORCH_CHECK(
+      all.size() == 1,
+      "openreg: ",
+      name,
+      " takes one tensor or list for each process, but got ",
+      all.size(),
+      ".");
+  return all.front();
+}
 
 // Raises unless both are of one dtype.
 void check_dtype(

@@ -92,8 +92,7 @@ Collectives::Operations Collectives::reduce_to_all(
     Operation call, c10d::AllreduceOptions options) {
   const at::Tensor& tensor = call.results[0];
   check_reduction(call.name, tensor, options.reduceOp);
-  const size_t whole = tensor.nbytes() * std::max(size_, 4);
-  if (size_ > 1 && whole <= 4 * Handshake::most_carried) {
+  if (size_ > 1 && tensor.nbytes() * size_ <= 4 << 20) {
     call.inputs = call.results;
     return reduce_shares(call, Tensors(size_, flat(tensor)), options.reduceOp);
   }
@@ -176,13 +175,9 @@ WorkPtr Collectives::allgather(
     Tensors& inputs,
     const c10d::AllgatherOptions& options) {
   return start(!options.asyncOp, [&] {
-    TORCH_CHECK(
-        outputs.size() == 1,
-        "openreg: c10d::allgather takes one list of outputs, not ",
-        outputs.size(),
-        ".");
-    const auto& input = only("c10d::allgather", inputs);
-    return gather_all(outputs[0], input, OpType::ALLGATHER);
+    const char* const name = "c10d::allgather";
+    const auto& input = only(name, inputs);
+    return gather_all(only(name, outputs), input, OpType::ALLGATHER);
   });
 }
 
@@ -225,8 +220,7 @@ WorkPtr Collectives::gather(
     const char* const name = "c10d::gather";
     const auto& input = only(name, inputs);
     const int64_t root = options.rootRank;
-    const Tensors results =
-        root == rank_ && !outputs.empty() ? outputs[0] : Tensors();
+    const auto results = root == rank_ ? only(name, outputs) : Tensors();
     check_alike(name, input, results, root == rank_ ? size_ : 0);
     check_tensors(name, inputs, results);
     std::vector to(root == rank_, bytes_of(results));
@@ -246,8 +240,7 @@ WorkPtr Collectives::scatter(
     const char* const name = "c10d::scatter";
     const auto& output = only(name, outputs);
     const int64_t root = options.rootRank;
-    const Tensors parts =
-        root == rank_ && !inputs.empty() ? inputs[0] : Tensors();
+    const auto parts = root == rank_ ? only(name, inputs) : Tensors();
     check_alike(name, output, parts, root == rank_ ? size_ : 0);
     check_tensors(name, parts, outputs);
     std::vector from(root == rank_, bytes_of(parts));
@@ -266,7 +259,7 @@ WorkPtr Collectives::reduce_scatter(
   return start(!options.asyncOp, [&] {
     const char* const name = "c10d::reduce_scatter";
     const auto& output = only(name, outputs);
-    auto parts = inputs.empty() ? Tensors() : inputs[0];
+    auto parts = only(name, inputs);
     check_exchange(name, parts, Tensors(size_, output), size_);
     check_alike(name, output, {parts[rank_]}, 1);
     check_tensors(name, parts, outputs);
@@ -320,7 +313,7 @@ Collectives::Operations Collectives::reduce_shares(
   for (int i = 1; i < size_; ++i) {
     const int other = (rank_ + i) % size_;
     shares[other] = at::empty_like(parts[rank_]);
-    all.push_back(exchange(call, other, {shares[other]}, {parts[other]}));
+    all.push_back(exchange(call, other, shares[other], parts[other]));
   }
   auto result = flat(last.results[0]);
   const auto divide = divide_after_sum(op, result, size_);
@@ -346,36 +339,35 @@ bool Collectives::is_idle(const at::Tensor& tensor) const {
 
 // So parts may have any size, which Gloo's own exchange of lists refuses.
 Operation Collectives::exchange(
-    Operation call, int other, Tensors to, Tensors from) {
+    Operation call, int other, const at::Tensor& to, const at::Tensor& from) {
   const auto& like = call.inputs[0];
   choose(like.device().index());
   const auto side = [&](const at::Tensor& part, const at::Tensor& back) {
     const auto count = [&](const at::Tensor& bytes) {
       return static_cast<int64_t>(bytes.nbytes() / like.element_size());
     };
-    Handshake::Terms terms{
-        call.type, like.scalar_type(), count(part), call.detail, count(back)};
-    terms.carry = part.nbytes() <= Handshake::most_carried && is_idle(like);
-    return Handshake::Side{other, terms, part};
+    Handshake::Side side{
+        other,
+        {call.type, like.scalar_type(), count(part), call.detail, count(back)}};
+    const size_t bytes = part.nbytes();
+    if (bytes <= Handshake::most_carried && is_idle(like)) {
+      side.terms.way = Handshake::Way::kCarried;
+      side.bytes = part;
+    } else if (
+        bytes > Handshake::most_carried && bytes == back.nbytes() &&
+        bytes <= Handshake::most_offered) {
+      side.terms.way = Handshake::Way::kOffered;
+    }
+    return side;
   };
   // [collectives-pairs] Each pair of ranks agrees and exchanges on its own.
-  // A small part goes with the handshake, if no pending work may write it.
-  const auto told = side(from[0], to[0]);
-  const auto handshake = shake_hands(told, side(to[0], from[0]), handshake_tag);
-  const auto sent = std::make_shared<WorkPtr>();
-  call.post = [=, carry = told.terms.carry](auto& transport) mutable {
-    WorkPtr received;
-    if (!handshake->brings(to[0])) {
-      received = transport.recv(to, other, handshake_tag);
-    }
-    if (!carry) {
-      *sent = transport.send(from, other, handshake_tag);
-    }
-    return received;
+  const auto handshake =
+      shake_hands(side(from, to), side(to, from), handshake_tag);
+  call.post = [=](auto& transport) {
+    handshake->post(transport, {to}, {from}, handshake_tag);
+    return WorkPtr();
   };
-  if (!told.terms.carry) {
-    call.finish = [sent] { (*sent)->wait(); };
-  }
+  call.finish = [handshake] { handshake->finish(); };
   call.handshake = handshake;
   // [/collectives-pairs]
   return call;
@@ -400,7 +392,7 @@ Collectives::Operations Collectives::exchange_all(
   call.results.clear();
   for (int i = 1; i < size_; ++i) {
     const int other = (rank_ + i) % size_;
-    all.push_back(exchange(call, other, {to[other]}, {from[other]}));
+    all.push_back(exchange(call, other, to[other], from[other]));
   }
   return all;
 }

@@ -51,6 +51,8 @@ class Kernel {
       parts_.push_back({each, describe(each)});
       parts_.back().of.inputs = parts_.back().of.results = {};
     }
+    // An offer's tag depends on all disagreements before.
+    std::ranges::stable_partition(parts_, offers);
   }
   // The device drops what is behind a failed kernel.
   ~Kernel() {
@@ -69,7 +71,7 @@ class Kernel {
     std::exception_ptr error;
     for (Part& part : parts_) {
       attempt(part, error, [&] {
-        if (part.of.handshake) {
+        if (part.of.handshake && !offers(part)) {
           part.of.handshake->await();
         }
         part.work = part.of.post ? part.of.post(*transport_) : nullptr;
@@ -94,7 +96,14 @@ class Kernel {
     bool posted = false;
   };
 
+  static bool offers(const Part& part) {
+    return part.of.handshake && part.of.handshake->offers();
+  }
+
   static void end(Part& part) {
+    if (part.of.handshake) {
+      part.of.handshake->await();
+    }
     if (const auto work = std::exchange(part.work, nullptr)) {
       work->wait();
     }
@@ -206,29 +215,20 @@ void launch_flight(
 }
 // [/flight-here]
 
-namespace {
-
-Handshake::Terms read(const at::Tensor& words) {
+static Handshake::Terms read(const at::Tensor& words) {
   return *static_cast<const Handshake::Terms*>(words.const_data_ptr());
 }
 
-at::Tensor write(const Handshake::Side& side) {
-  const size_t carried = side.terms.carry ? side.bytes.nbytes() : 0;
-  const auto size = static_cast<int64_t>(sizeof(side.terms) + carried);
-  auto words = at::empty({size}, at::kByte);
-  auto* const to = static_cast<Handshake::Terms*>(words.mutable_data_ptr());
-  *to = side.terms;
-  if (side.terms.carry) {
-    std::memcpy(to + 1, side.bytes.const_data_ptr(), side.bytes.nbytes());
-  }
-  return words;
-}
-
-}  // namespace
-
 Handshake::Packet Handshake::tell(
     c10d::Backend& transport, const Side& side, int tag) {
-  std::vector words{write(side)};
+  const size_t carried = side.bytes.defined() ? side.bytes.nbytes() : 0;
+  const auto size = static_cast<int64_t>(sizeof(Terms) + carried);
+  std::vector words{at::empty({size}, at::kByte)};
+  auto* const to = static_cast<Terms*>(words[0].mutable_data_ptr());
+  *to = side.terms;
+  if (carried > 0) {
+    std::memcpy(to + 1, side.bytes.const_data_ptr(), carried);
+  }
   return {words[0], transport.send(words, side.rank, tag)};
 }
 
@@ -267,18 +267,60 @@ void Handshake::await() {
   await(told_);
   over_ = !expected_;
   if (expected_) {
-    check(*expected_, await_message());
+    const Side got = await_message();
+    settle(got.terms);
+    check(*expected_, got);
   }
   agreed_ = true;
 }
 
-bool Handshake::brings(const at::Tensor& bytes) const {
-  const auto* const words =
-      static_cast<const Terms*>(asked_.words.const_data_ptr());
-  if (words->carry) {
-    std::memcpy(bytes.data_ptr(), words + 1, bytes.nbytes());
+// [flight-offer] A part may be offered before ranks have agreed on its size.
+// Gloo would end the process where sizes differ, but tells tags apart. It takes
+// no offer back, so those that were not met count, too. Whoever asks for a part
+// that was offered before has it from the transport's thread, whereas a thread
+// that sends at once holds up what comes meanwhile; so it sends first.
+void Handshake::post(
+    c10d::Backend& transport, Tensors to, Tensors from, int tag) {
+  const auto way = [](const Packet& packet) { return read(packet.words).way; };
+  if (offers()) {
+    const int size = static_cast<int>(to[0].nbytes());
+    tag |= *lost_ % 32 << 25 | calls_ % 16 << 21 | size;
   }
-  return words->carry;
+  if (way(told_) != Way::kCarried) {
+    sent_ = transport.send(from, expected_->rank, tag);
+  }
+  if (offers() || way(asked_) != Way::kCarried) {
+    received_ = transport.recv(to, expected_->rank, tag);
+  } else {
+    const auto* const words = asked_.words.const_data_ptr<uint8_t>();
+    std::memcpy(to[0].data_ptr(), words + sizeof(Terms), to[0].nbytes());
+  }
+}
+// [/flight-offer]
+
+// [flight-settle] Offers of one size meet, whatever else differs.
+// So they are waited for; those that do not meet are dropped.
+void Handshake::settle(const Terms& theirs) {
+  const Terms& ours = expected_->terms;
+  const auto bytes = [](const Terms& terms) {
+    return terms.elements * c10::elementSize(terms.dtype);
+  };
+  const bool meets =
+      offers() && theirs.way == Way::kOffered && bytes(ours) == bytes(theirs);
+  if (!meets) {
+    sent_ = received_ = nullptr;
+    *lost_ += offers() || theirs.way == Way::kOffered;
+  }
+  finish();
+}
+// [/flight-settle]
+
+void Handshake::finish() {
+  for (auto* const posted : {&received_, &sent_}) {
+    if (const auto work = std::exchange(*posted, nullptr)) {
+      work->wait();
+    }
+  }
 }
 
 void Handshake::check(const Side& expected, const Side& got) const {

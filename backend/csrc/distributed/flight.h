@@ -22,18 +22,22 @@ namespace openreg {
 // [flight-handshake] What both ends of a transfer must agree on.
 // Each tells the other when it is called, before any stream comes to it. The
 // transport would end the process where sizes differ, or add up what does not
-// belong together, so nothing is handed to it before both have agreed. A few
-// bytes that are known at the call may come in the same message.
+// belong together, so nothing is handed to it before both have agreed, unless
+// it has a tag that differs where sizes do.
 class Handshake {
  public:
+  // How a rank's part comes: after both have agreed; with the message, if it is
+  // small and known at the call; or offered at once, by the tag of its size.
+  enum class Way : int8_t { kAgreed, kCarried, kOffered };
   static constexpr size_t most_carried = 1 << 16;
+  static constexpr size_t most_offered = (1 << 21) - 1;
   struct Terms {
     c10d::OpType type;
     c10::ScalarType dtype;
     int64_t elements;  // that it sends
     int64_t detail;    // root and operator, or the number of a message
     int64_t returns = elements;  // that it expects back
-    bool carry = false;
+    Way way = Way::kAgreed;
   };
   struct Side {
     int rank;  // -1: whoever tells first
@@ -49,23 +53,41 @@ class Handshake {
   // Asks for what `rank` tells, before it does or after.
   static Packet ask(c10d::Backend& transport, int rank, int tag);
 
-  Handshake(
-      int rank, Packet told, Packet asked, const std::optional<Side>& expected)
-      : rank_(rank),
-        expected_(expected),
-        told_(std::move(told)),
-        asked_(std::move(asked)),
-        agreed_(!told_.work) {}
-
   // Waits for what is expected. Raises an error that names both if they differ.
   void await();
   void check(const Side& expected, const Side& got) const;
   // [/flight-handshake]
 
+  // `calls` counts those of this pair, and `lost` the offers not met.
+  Handshake(
+      int rank,
+      Packet told,
+      Packet asked,
+      const std::optional<Side>& expected,
+      int calls,
+      std::shared_ptr<int> lost)
+      : rank_(rank),
+        expected_(expected),
+        calls_(calls),
+        lost_(std::move(lost)),
+        told_(std::move(told)),
+        asked_(std::move(asked)),
+        agreed_(!told_.work) {}
+
   // Waits for the one message that is expected, and says what it will be.
   Side await_message();
-  // Whether the message, which was waited for, has brought `bytes`.
-  bool brings(const at::Tensor& bytes) const;
+  // Whether `post` comes before `await`.
+  bool offers() const {
+    return expected_ && expected_->terms.way == Way::kOffered;
+  }
+  // Sends `from` and receives `to`, where the message does not do so.
+  void post(
+      c10d::Backend& transport,
+      std::vector<at::Tensor> to,
+      std::vector<at::Tensor> from,
+      int tag);
+  // Waits for both.
+  void finish();
   void abort();
 
   // Whether the transport is done with the memory of its messages.
@@ -78,11 +100,16 @@ class Handshake {
 
  private:
   static void await(const Packet& packet);
+  void settle(const Terms& theirs);
 
   const int rank_;
   const std::optional<Side> expected_;
+  const int calls_;
+  const std::shared_ptr<int> lost_;
   Packet told_;
   Packet asked_;
+  c10::intrusive_ptr<c10d::Work> sent_;
+  c10::intrusive_ptr<c10d::Work> received_;
   bool agreed_;  // or whoever receives looks for itself
   std::atomic<bool> over_ = false;
   std::atomic<int> source_ = -1;
@@ -100,7 +127,7 @@ struct Operation {
   Post post{};                      // on aliases that it owns
   int64_t detail = 0;               // of the terms, too
   std::function<void()> finish{};   // on the aliases, when all have ended
-  std::shared_ptr<Handshake> handshake{};  // that `post` waits for
+  std::shared_ptr<Handshake> handshake{};  // that all but offers waits for
 
   // The inputs, or the results of a rank that has no inputs.
   const std::vector<at::Tensor>& tensors() const {
