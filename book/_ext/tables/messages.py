@@ -116,7 +116,7 @@ def found(*folders: str) -> list[Found]:
     for folder in folders or ("torch_openreg", "csrc", "device"):
         for path in sorted((ROOT / "backend" / folder).rglob("*.*")):
             file, find = path.relative_to(ROOT).as_posix(), None
-            if path.suffix == ".cpp":
+            if path.suffix in (".cpp", ".h"):
                 find = in_cpp
             elif path.suffix == ".py":
                 find = in_python
