@@ -3,7 +3,9 @@
 What it writes is cut from files that are tested here, as parts.toml says; the
 folder package has what is new. The result lies on the branch `generated` of
 the new repository. Run again, it commits there what has changed since, and
-`git merge generated` brings that to you.
+`git merge generated` brings that to you. With --step it goes on: steps.toml
+says what each step changes in the files of the one before, and each is a
+commit of its own.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PARTS = Path(__file__).parent / "parts.toml"
+STEPS = Path(__file__).parent / "steps.toml"
 BRANCH = "generated"
-OPTIONS = ("prefix", "author", "licence", "book")
+OPTIONS = ("prefix", "author", "licence", "book", "step")
+FIRST = "none"  # what stands for a step where none has been taken
 
 # Names that PyTorch, C++ or this book's own device has already.
 TAKEN = re.compile(
@@ -63,9 +67,11 @@ def find(lines: list[str], place: Place) -> tuple[int, int]:
     raise Refused(f"no line with {last!r} follows {first!r}")
 
 
-def cut(part: dict[str, Any]) -> str:
-    """A part of a source file, with the changes that parts.toml asks for."""
-    lines = (ROOT / part["from"]).read_text("utf-8").splitlines()
+def cut(part: dict[str, Any], before: str, by: str) -> str:
+    """A part of a source file, or of the step before, changed as is asked."""
+    source = part.get("from")
+    text = (ROOT / source).read_text("utf-8") if source else before
+    lines = text.splitlines()
     try:
         for place in part.get("drop", ()):
             first, end = find(lines, place)
@@ -79,7 +85,8 @@ def cut(part: dict[str, Any]) -> str:
                 raise Refused(f"there is no {old!r} to change")
             text = text.replace(old, new)
     except Refused as error:
-        raise Refused(f"{PARTS.name} cuts {part['from']}: {error}.") from None
+        whence = f" from {source}" if source else ""
+        raise Refused(f"{by}{whence}: {error}.") from None
     return text
 
 
@@ -123,16 +130,45 @@ def link(text: str, book: str) -> str:
     return re.sub(r"\[([^]]+)\]\(@BOOK@/([\w/-]+)\)", by, text)
 
 
+def steps() -> dict[str, Any]:
+    """What a package can be given, one after another."""
+    return tomllib.loads(STEPS.read_text("utf-8"))
+
+
+def until(step: str) -> list[str]:
+    """A step and those before it, from none at all."""
+    known = [FIRST, *steps()]
+    if step not in known:
+        said = ", ".join(known[1:])
+        raise Refused(f"There is no step {step!r}; there are, in order: {said}")
+    return known[: known.index(step) + 1]
+
+
+def grow(files: dict[str, str], table: dict[str, Any], by: str) -> None:
+    """Adds the files of a table, or changes those that are there."""
+    for path, file in table.items():
+        space = "\n\n" if path.endswith(".py") else "\n"
+        before, place = files.get(path, ""), f"{by} cuts {path}"
+        parts = file.get("parts", [file])
+        files[path] = space.join(cut(part, before, place) for part in parts)
+
+
+def sources(step: str) -> dict[str, str]:
+    """The files after a step, with the book's names and marks."""
+    files: dict[str, str] = {}
+    grow(files, tomllib.loads(PARTS.read_text("utf-8")), PARTS.name)
+    for taken in until(step)[1:]:
+        grow(files, steps()[taken], f"The step {taken!r}")
+    return files
+
+
 def generate(name: str, options: dict[str, str]) -> dict[str, str]:
     """Every file of the package: its path and its text."""
     pins = (ROOT / "pyproject.toml").read_text("utf-8")
     (torch,) = re.findall(r'^dependencies = \["torch==(.+)"\]', pins, re.M)
     files = {}
-    for path, file in tomllib.loads(PARTS.read_text("utf-8")).items():
-        python = path.endswith(".py")
-        space = "\n\n" if python else "\n"
-        text = space.join(map(cut, file.get("parts", [file])))
-        text = link(tidy(text, python), options["book"])
+    for path, source in sources(options["step"]).items():
+        text = link(tidy(source, path.endswith(".py")), options["book"])
         text = text.replace("@TORCH@", torch)
         files[rename(path, name, options)] = rename(text, name, options)
     files["NOTICE"] = (
@@ -175,7 +211,7 @@ class Repository:
         told: dict[str, str] = tomllib.loads(text)["tool"]["new"]
         return told
 
-    def commit(self, files: dict[str, str], author: str) -> bool:
+    def commit(self, files: dict[str, str], author: str, message: str) -> bool:
         """Commits a tree to the branch, unless it has that already.
 
         The reader's own files and index are not touched.
@@ -197,13 +233,20 @@ class Repository:
             for who in ("AUTHOR", "COMMITTER")
             for what, value in (("NAME", author), ("EMAIL", "new@localhost"))
         }
-        message = "Update from The OpenReg Book" if parent else "New device"
         after = ("-p", parent) if parent else ()
         commit = self.git(
             "commit-tree", made, *after, "-m", message, **identity
         )
         self.git("update-ref", f"refs/heads/{BRANCH}", commit, parent or "")
         return True
+
+    def conflicts(self) -> list[str]:
+        """What git could not merge by itself, tried without the files."""
+        try:
+            self.git("merge-tree", "--write-tree", "HEAD", BRANCH)
+        except Refused as error:
+            return re.findall(r"CONFLICT.*", str(error))
+        return []
 
 
 def check_name(name: str) -> None:
@@ -243,17 +286,17 @@ def open_repository(name: str, folder: Path) -> Repository:
     return here
 
 
-def make(name: str, folder: Path, given: dict[str, str | None]) -> str:
-    """Makes or updates a package; says what to do next."""
-    check_name(name)
-    here = open_repository(name, folder)
+def decide(
+    name: str, told: dict[str, str], given: dict[str, str | None]
+) -> dict[str, str]:
+    """Each option: as given, else as told before, else as is usual."""
     usual = {
         "prefix": name.capitalize(),
         "author": f"The authors of torch_{name}",
         "licence": "BSD-3-Clause",
         "book": "",
+        "step": FIRST,
     }
-    told = here.given() if here.begun else {}
     options = {
         option: given[option] or told.get(option, usual[option])
         for option in OPTIONS
@@ -263,17 +306,48 @@ def make(name: str, folder: Path, given: dict[str, str | None]) -> str:
             raise Refused(f"--{option} has a quote, backslash or line break")
     if not re.fullmatch(r"[A-Za-z]\w*", options["prefix"]):
         raise Refused(f"--prefix {options['prefix']!r} is no identifier")
-    files = generate(name, options)
+    return options
+
+
+def make(name: str, folder: Path, given: dict[str, str | None]) -> str:
+    """Makes or updates a package; says what to do next."""
+    check_name(name)
+    here = open_repository(name, folder)
+    told = here.given() if here.begun else {}
+    options = decide(name, told, given)
+    taken = until(told.get("step", FIRST))
+    # A step back is none: what was taken stays.
+    to_take = until(options["step"])[len(taken) :]
+    trees = {
+        step: generate(name, options | {"step": step})
+        for step in (taken[-1], *to_take)
+    }
     if not here.begun:
         folder.mkdir(parents=True, exist_ok=True)
         here.git("init", "--quiet", "--initial-branch=main")
-    news = here.commit(files, options["author"])
+    news = False
+    for step, files in trees.items():
+        message = "Update from The OpenReg Book" if told else "New device"
+        message = f"Step: {step}" if step in to_take else message
+        news |= here.commit(files, options["author"], message)
     if here.begun:
-        merge = f"`git -C {folder} merge {BRANCH}` brings what is new to you."
-        return merge if news else f"{folder} has all that there is."
+        return merging(here) if news else f"{folder} has all that there is."
     here.git("update-ref", "refs/heads/main", BRANCH)
     here.git("reset", "--quiet", "--hard", "main")
     return f"The device {name!r} is in {folder}: its README.md goes on."
+
+
+def merging(here: Repository) -> str:
+    """How what is new gets from its branch to the reader's."""
+    merge = f"`git -C {here.folder} merge {BRANCH}` brings what is new to you."
+    if not (conflicts := here.conflicts()):
+        return merge
+    return (
+        f"{merge} Both of you have changed the same lines:\n"
+        + "\n".join(conflicts)
+        + "\nGit marks them in these files: choose, `git add` the files and "
+        "`git commit`, or go back by `git merge --abort`."
+    )
 
 
 def main() -> None:
@@ -284,6 +358,7 @@ def main() -> None:
     parser.add_argument("--author", help="of the package and its commits")
     parser.add_argument("--licence", help="its SPDX name (BSD-3-Clause)")
     parser.add_argument("--book", help="the address of the book's site")
+    parser.add_argument("--step", help=f"to take it: {', '.join(steps())}")
     asked = vars(parser.parse_args())
     try:
         print(make(asked.pop("name"), asked.pop("folder"), asked))

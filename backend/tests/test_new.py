@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import _rows
 import new
 import rooms
 from torch_device_kit import doctor
@@ -30,7 +31,10 @@ OPTIONS = {
     "author": "Ada",
     "licence": "MIT",
     "book": "https://book.example/",
+    "step": new.FIRST,
 }
+STEPS = _rows.read("steps")
+del STEPS["columns"]
 NOTHING = dict.fromkeys(new.OPTIONS)
 Git = Callable[..., str]
 
@@ -40,14 +44,17 @@ def files() -> dict[str, str]:
     return new.generate("acme", OPTIONS)
 
 
-def test_nothing_of_the_books_device_is_left(files: dict[str, str]) -> None:
-    left = {
+def with_names_of_ours(files: dict[str, str]) -> set[str]:
+    return {
         path
         for path, text in files.items()
         if re.search(r"openreg|@[a-z]+@", path + text, re.I)
         or re.search(r"\bor[A-Z]|^ *(//|#) \[", text, re.M)
     }
-    assert left == {"NOTICE"}
+
+
+def test_nothing_of_the_books_device_is_left(files: dict[str, str]) -> None:
+    assert with_names_of_ours(files) == {"NOTICE"}
     assert files["NOTICE"].endswith((rooms.ROOT / "LICENSE").read_text())
 
 
@@ -99,6 +106,31 @@ def test_each_declared_gap_is_a_row_and_has_a_step(
         assert told in {f"step {step}." for step in steps} or "doctor" in told
 
 
+def at_step(step: str) -> dict[str, str]:
+    return new.generate("acme", OPTIONS | {"step": step})
+
+
+def test_the_table_has_the_steps_in_their_order() -> None:
+    assert list(STEPS) == list(new.steps())
+
+
+@pytest.mark.proves("steps.*")
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_changes_what_the_one_before_has_left(step: str) -> None:
+    row, before, after = STEPS[step], *map(at_step, new.until(step)[-2:])
+    assert with_names_of_ours(after) == {"NOTICE"}
+    assert row["tests"] in after.keys() - before.keys()
+    assert (rooms.BOOK / "chapters" / f"{row['chapter']}.md").is_file()
+    if gap := row.get("gap"):
+        assert f"step {gap}." in before["known.toml"]
+        assert f"step {gap}." not in after["known.toml"]
+        done = rf"^{gap}\. .*, which (is|are) there"
+        assert re.search(done, after["README.md"], re.M)
+    gaps = before["known.toml"].split("[[known]]")[1:]
+    left = after["known.toml"].split("[[known]]")[1:]
+    assert {gap.strip() for gap in left} <= {gap.strip() for gap in gaps}
+
+
 def test_each_page_that_the_readme_names_is_there() -> None:
     readme = new.generate("acme", OPTIONS | {"book": ""})["README.md"]
     pages = re.findall(r"\(`book/(.+?)`\)", readme)
@@ -125,7 +157,7 @@ def test_a_cut_that_has_lost_its_place_is_named(
 def test_a_change_of_what_is_not_there_is_named() -> None:
     part = {"from": "LICENSE", "change": [["no text", ""]]}
     with pytest.raises(new.Refused, match="LICENSE: there is no 'no text'"):
-        new.cut(part)
+        new.cut(part, "", "parts.toml cuts a")
 
 
 def refused(*arguments: str | Path, **env: str) -> str:
@@ -229,6 +261,55 @@ def test_a_newer_version_is_merged_with_what_the_reader_changed(
     assert "all that there is" in new.make("acme", made, NOTHING)
 
 
+def test_a_step_is_merged_with_what_the_reader_changed(
+    made: Path, git: Git
+) -> None:
+    readme = made / "README.md"
+    readme.write_text(readme.read_text() + "Ours.\n")
+    (made / "csrc" / "driver.cpp").write_text("// A whole driver of ours.\n")
+    git("commit", "--quiet", "--all", "-m", "Ours")
+    *_, before, last = new.until(list(STEPS)[-1])
+    assert "CONFLICT" not in new.make("acme", made, NOTHING | {"step": last})
+    subjects = git("log", "--format=%s", "generated").splitlines()
+    assert subjects == [*(f"Step: {x}" for x in reversed(STEPS)), "New device"]
+    git("merge", "--quiet", "generated", "-m", "Merged")
+    assert readme.read_text().endswith("Ours.\n")
+    assert (made / STEPS[last]["tests"]).is_file()
+    # What was taken stays, whether or not it is asked for again.
+    for step in (None, before, last):
+        said = new.make("acme", made, NOTHING | {"step": step})
+        assert "all that there is" in said
+
+
+def test_what_git_cannot_merge_is_said_before(made: Path, git: Git) -> None:
+    allocator = made / "csrc" / "allocator.cpp"
+    allocator.write_text("// Ours.\n")
+    git("commit", "--quiet", "--all", "-m", "Ours")
+    said = new.make("acme", made, NOTHING | {"step": "allocator"})
+    assert "Merge conflict in csrc/allocator.cpp\n" in said
+    assert "`git merge --abort`" in said
+    assert git("status", "--porcelain") == ""
+    assert allocator.read_text() == "// Ours.\n"
+
+
+def test_an_unknown_step_is_refused(made: Path, git: Git) -> None:
+    before = git("rev-parse", "generated")
+    with pytest.raises(new.Refused, match="There is no step 'all'; there are"):
+        new.make("acme", made, NOTHING | {"step": "all"})
+    assert git("rev-parse", "generated") == before
+
+
+def test_a_step_that_has_lost_its_place_changes_nothing(
+    made: Path, git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"csrc/view.cpp": {"change": [["no text", ""]]}}
+    monkeypatch.setattr(new, "steps", lambda: {"lost": lost})
+    says = "The step 'lost' cuts csrc/view.cpp: there is no 'no text' to change"
+    with pytest.raises(new.Refused, match=says):
+        new.make("acme", made, NOTHING | {"step": "lost"})
+    assert git("log", "--format=%s", "generated") == "New device"
+
+
 def test_a_repository_of_another_device_is_refused(made: Path) -> None:
     with pytest.raises(new.Refused, match="is the package of 'acme', not of"):
         new.make("nova", made, NOTHING)
@@ -276,8 +357,9 @@ def install(files: dict[str, str]) -> Path:
             (site / entry.name).symlink_to(entry)
     python = venv / "bin" / "python"
     pip = ("pip", "install", "--no-build-isolation", "--no-deps", ".")
+    strict = "--config-settings=cmake.define.CMAKE_COMPILE_WARNING_AS_ERROR=ON"
     debug = "--config-settings=cmake.build-type=Debug"
-    ran = call(python, *pip, debug, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    ran = call(python, *pip, debug, strict, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     assert ran.returncode == 0, ran.stdout
     return python
 
@@ -335,23 +417,45 @@ reason = "None."
 """
 
 
+def conform(
+    python: Path, gaps: str, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """The kit's report on what the package does, where `gaps` declares."""
+    file = folder / "known.toml"
+    file.write_text(gaps)
+    return call(
+        python,
+        *("torch_device_kit", "conform", "--device=acme", "--samples=1"),
+        *("--import=torch_acme", f"--known={file}", f"--kind={KINDS}"),
+        *("--dtype=float32,", f"--answers={folder / 'answers'}"),
+        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        PYTHONPATH=str(KIT),
+    )
+
+
 @pytest.mark.stress
 def test_the_kit_finds_exactly_the_gaps_that_it_declares(
     python: Path, files: dict[str, str], tmp_path: Path
 ) -> None:
-    file = tmp_path / "known.toml"
     for more, status in {"": 0, NO_GAP: 1}.items():
-        file.write_text(files["known.toml"] + more)
-        ran = call(
-            python,
-            *("torch_device_kit", "conform", "--device=acme", "--samples=1"),
-            *("--import=torch_acme", f"--known={file}", f"--kind={KINDS}"),
-            *("--dtype=float32,", f"--answers={tmp_path / 'answers'}"),
-            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
-            PYTHONPATH=str(KIT),
-        )
+        ran = conform(python, files["known.toml"] + more, tmp_path)
         assert ran.returncode == status, ran.stdout
         assert ran.stdout.count("no longer needed") == status
         complete = ran.stdout.splitlines()[-1 - status].split()
         assert complete[0] == "complete"
         assert int(complete[3]) > 100  # are declared
+
+
+# These come last, since each builds on what the one before has built.
+@pytest.mark.stress
+@pytest.mark.proves("steps.*")
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_passes_its_tests_and_closes_its_gaps(
+    python: Path, step: str, tmp_path: Path
+) -> None:
+    files = at_step(step)
+    python = install(files)
+    ran = call(python, "pytest", "-q", "-p", "no:cacheprovider")
+    assert ran.returncode == 0, ran.stdout
+    ran = conform(python, files["known.toml"], tmp_path)
+    assert ran.returncode == 0, ran.stdout

