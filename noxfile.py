@@ -2,13 +2,13 @@
 
 All sessions share one environment, .nox/shared, since PyTorch is large. It
 and both builds are made when a command first needs them, and anew only when
-what they are made from has changed.
+what they are made from has changed. After -- `--torch 2.14.1` chooses another
+release of PyTorch, which has its own; .ci/releases.py says where.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import logging
 import os
 import shutil
@@ -24,15 +24,15 @@ from nox.command import CommandFailed
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT / ".ci"))
 import machine  # noqa: E402
+import releases  # noqa: E402
 import rooms  # noqa: E402
-from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST  # noqa: E402
+from machine import changed, site_packages  # noqa: E402
+from suite import AT_ONCE, PYTEST, SUITE  # noqa: E402
 
-SHARED = ROOT / ".nox" / "shared"
-RELEASE = ROOT / ".nox" / "release"
+TORCH, SHARED, RELEASE, BUILD, SITE = releases.places(releases.asked(sys.argv))
 INTEROP = ROOT / ".nox" / "interop"
-CHECKED_TREE = ROOT / "build" / "checked"
-PROOF = ROOT / "build" / "proof"
-SITE = ROOT / "book" / "_build" / "html"
+CHECKED_TREE = BUILD / "checked"
+PROOF = BUILD / "proof"
 PROOF_PROGRAM = ROOT / "book" / "_ext" / "proof.py"
 
 # Who looks on sees each step; a log has what went wrong.
@@ -111,21 +111,10 @@ def pip_build(session: nox.Session, venv: Path, *arguments: str) -> None:
         raise CommandFailed("pip failed")
 
 
-def changed(stamp: Path, *made_from: object) -> str | None:
-    """A new text for the stamp if what it stands for has changed."""
-    text = hashlib.sha256(repr(made_from).encode()).hexdigest()
-    current = stamp.read_text() if stamp.exists() else None
-    return None if text == current else text
-
-
 def make_venv(session: nox.Session, env: Path) -> None:
     if not (env / "bin" / "pip").exists():  # which comes last
         shutil.rmtree(env, ignore_errors=True)
         run(session, sys.executable, "-m", "venv", env)
-
-
-def site_packages(env: Path) -> Path:
-    return next((env / "lib").glob("python3*/site-packages"))
 
 
 def dependency_groups() -> dict[str, list[str]]:
@@ -162,7 +151,7 @@ def environment(session: nox.Session) -> None:
     check(session)
     machine.take_turn(ROOT / ".nox" / "turn", session.name, session.log)
     # What one session needs is installed by it.
-    needs = [
+    needs = [f"torch=={TORCH}"] + [
         n
         for name, group in dependency_groups().items()
         if name not in ("site", "interop")
@@ -174,7 +163,7 @@ def environment(session: nox.Session) -> None:
             f"{why}, so it and the builds are removed "
             "(which can take minutes) and made anew."
         )
-        for old in (RELEASE, ROOT / "build", SHARED):
+        for old in (RELEASE, BUILD, SHARED):
             shutil.rmtree(old, ignore_errors=True)
     if text := changed(stamp, needs):
         # What is stopped half way has no stamp, and is made anew.
@@ -312,7 +301,8 @@ def interop(session: nox.Session) -> None:
     shared = str(site_packages(SHARED))
     link.write_text(f"import site; site.addsitedir({shared!r})\n")
     groups = dependency_groups()
-    needs = [*groups["interop"], *groups["build"][:2]]  # PyTorch's stays
+    # These stay those of the backend.
+    needs = [*groups["interop"], f"torch=={TORCH}", groups["build"][0]]
     stamp = INTEROP / "interop.stamp"
     if text := changed(stamp, needs):
         pip_install(session, INTEROP, *needs)
@@ -334,8 +324,18 @@ def tests(session: nox.Session) -> None:
         several = AT_ONCE if folder else ()
         run(session, *PYTEST, *several, *what, **compiler())
         return
-    count_all(session)
-    run(session, "python", PROOF_PROGRAM, CHECKED_TREE)
+    PROOF.mkdir(parents=True, exist_ok=True)
+    if releases.current()[0] == TORCH:
+        count_all(session)
+        run(session, "python", PROOF_PROGRAM, CHECKED_TREE)
+        return
+    for mode, arguments in SUITE:  # the pages show another release's lines
+        run(session, *PYTEST, *arguments, report(mode), **compiler(), **mode)
+
+
+def report(mode: dict[str, str]) -> str:
+    """Where .ci/record_versions.py finds what came of a run of tests."""
+    return f"--junit-xml={PROOF / mode.get('OPENREG_LAUNCH', 'tests')}.xml"
 
 
 def compiler() -> dict[str, str]:
@@ -365,17 +365,14 @@ def count_all(session: nox.Session) -> None:
     a fifth, so where everything runs only the programs that pages start are
     counted, and of the shorter runs in other modes one is.
     """
-    PROOF.mkdir(parents=True, exist_ok=True)
     for old in [*PROOF.glob("coverage*"), PROOF / "proof.json"]:
         old.unlink(missing_ok=True)
     run(session, "python", PROOF_PROGRAM, "begin")
-    report = f"--junit-xml={PROOF / 'tests.xml'}"
     counted = ("coverage", "run", "-m", "pytest")
-    run(session, *counted, *AT_ONCE, report, **counting())
-    first, *rest = OTHER_MODES
-    run(session, *counted, *AGAIN, **counting(), OPENREG_LAUNCH=first)
-    for mode in rest:
-        run(session, *PYTEST, *AGAIN, **counting(), OPENREG_LAUNCH=mode)
+    for command, suite in zip((counted, counted, PYTEST), SUITE, strict=True):
+        mode, arguments = suite
+        env = counting() | mode
+        run(session, *command, *arguments, report(mode), **env)
     run(session, "coverage", "combine", "--quiet")
     # A page also runs files that are gone with its folder.
     run(session, "coverage", "json", "-qi", "-o", PROOF / "python.json")
@@ -446,9 +443,11 @@ def install_release(session: nox.Session) -> Path:
     # them the editable install's, are not read through such a line.
     link = site_packages(RELEASE) / "shared.pth"
     link.write_text(f"{site_packages(SHARED)}\n")
-    settle(session, ROOT / "build" / "release")
+    tree = BUILD / "release"
+    settle(session, tree)
     try:
-        pip_build(session, RELEASE, "--force-reinstall")
+        setting = f"--config-settings=build-dir={tree}"
+        pip_build(session, RELEASE, "--force-reinstall", setting)
     except CommandFailed:
         fail(session, "The release wheel was not built: see the error above")
     return RELEASE / "bin" / "python"

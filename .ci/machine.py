@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import os
 import platform
 import re
@@ -189,11 +190,18 @@ def full(*places: Path) -> str | None:
 
 
 def session(command: Callable[[Any], None]) -> Any:
-    """nox's, without a traceback where the disk is full."""
+    """nox's, for a release of PyTorch; no traceback where the disk is full."""
     import nox  # which is installed after this file has first run
+
+    import releases
 
     @functools.wraps(command)
     def run(session: Any) -> None:
+        asked = releases.asked(sys.argv)
+        if why := releases.refusal(asked, session.posargs, session.name):
+            session.error(why)
+        if session.name != "new":  # which has that option itself
+            session.posargs[:] = releases.others(session.posargs)
         try:
             command(session)
         except OSError as error:
@@ -222,6 +230,17 @@ def compilers() -> list[object]:
         paths = [os.path.realpath(file) for file in files if file]
         found += [command, paths, [os.path.getmtime(path) for path in paths]]
     return found
+
+
+def changed(stamp: Path, *made_from: object) -> str | None:
+    """A new text for the stamp if what it stands for has changed."""
+    text = hashlib.sha256(repr(made_from).encode()).hexdigest()
+    current = stamp.read_text() if stamp.exists() else None
+    return None if text == current else text
+
+
+def site_packages(env: Path) -> Path:
+    return next((env / "lib").glob("python3*/site-packages"))
 
 
 def stale(env: Path, stamp: Path) -> str | None:

@@ -1,7 +1,7 @@
 """Writes what book/about/versions.md shows: book/rows/versions.json.
 
-Without arguments, after every test has passed: the installed PyTorch and its
-headers. With wheels of PyTorch: which of them have what.
+Without arguments, after `nox -s tests`: what came of it on the installed
+PyTorch, and its headers. With wheels of PyTorch: which of them have what.
 """
 
 import datetime
@@ -12,11 +12,44 @@ import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as xml
+
+from torch import version
 
 sys.path.append(str(Path(__file__).parents[1] / "book" / "_ext"))
+import releases
 import rows
+import suite
 from tables import versions
+from tables.interfaces import MACROS, macro
 from tables.virtuals import INTERFACES, include_folder, methods
+
+Headers = dict[str, dict[str, str]]
+
+
+def snapshot(include: Path | None = None) -> Headers:
+    """What the book's interfaces look like: part -> name -> declaration."""
+    found: Headers = {
+        key: {
+            name: method.signature + (" = 0" if method.default is None else "")
+            for name, method in methods(key, include).items()
+        }
+        for key in INTERFACES
+    }
+    return found | {"macros": {name: macro(name) for name in MACROS}}
+
+
+def differences(old: Headers, new: Headers) -> list[tuple[str, str, str, str]]:
+    """(part, name, before, now) of whatever is not the same."""
+    changed = []
+    for part in old | new:
+        before, now = old.get(part, {}), new.get(part, {})
+        changed += [
+            (part, name, before.get(name, ""), now.get(name, ""))
+            for name in before | now
+            if before.get(name, "") != now.get(name, "")
+        ]
+    return changed
 
 
 def save(now: dict[str, Any]) -> None:
@@ -24,19 +57,40 @@ def save(now: dict[str, Any]) -> None:
     path.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
 
 
-def note_passed() -> None:
-    """Writes the installed release and its headers into the record."""
-    now = versions.record()
+def counts(report: Path) -> list[int]:
+    """How many tests passed, were skipped and failed."""
+    (run,) = xml.parse(report).getroot().iter("testsuite")
+    tests, skipped, failures, errors = (
+        int(run.attrib[name])
+        for name in ("tests", "skipped", "failures", "errors")
+    )
+    failed = failures + errors
+    return [tests - skipped - failed, skipped, failed]
+
+
+def note_ran() -> None:
+    """Writes what came of the last whole run of the installed release.
+
+    Its headers are kept whole where the book shows them, else as differences.
+    """
+    now, torch = versions.record(), versions.pytorch()
+    reports = releases.places(torch).build / "proof"
+    modes = ("tests", *suite.OTHER_MODES)
     entry = {
-        "torch": versions.pytorch(),
+        "torch": torch,
+        "build": f"CUDA {cuda}" if (cuda := version.cuda) else "CPU",
         "python": platform.python_version(),
         "date": datetime.date.today().isoformat(),
+        "ran": {mode: counts(reports / f"{mode}.xml") for mode in modes},
     }
-    others = [
-        row for row in now["passed"] if row["torch"] != versions.pytorch()
-    ]
+    others = [row for row in now["passed"] if row["torch"] != torch]
     now["passed"] = [*others, entry]
-    now["headers_of"], now["headers"] = versions.pytorch(), versions.snapshot()
+    if torch == releases.current()[0]:
+        now["headers_of"], now["headers"] = torch, snapshot()
+    else:
+        changed = differences(now["headers"], snapshot())
+        now["later"][torch] = changed
+    note_looked(torch, include_folder().parent, now)
     save(now)
 
 
@@ -55,7 +109,7 @@ def note_looked(name: str, root: Path, now: dict[str, Any]) -> None:
     for key in INTERFACES:
         place = now["methods"].setdefault(key, {})
         there = methods(key, root / "include", missing_ok=True)
-        for method in methods(key):
+        for method in {*methods(key), *place, *there}:
             add(place, method, method in there)
 
 
@@ -82,4 +136,4 @@ def look(*wheels: str) -> None:
 
 
 if __name__ == "__main__":
-    look(*sys.argv[1:]) if sys.argv[1:] else note_passed()
+    look(*sys.argv[1:]) if sys.argv[1:] else note_ran()

@@ -13,10 +13,10 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from suite import AGAIN, AT_ONCE, OTHER_MODES, PYTEST, ROOT, TESTS
+from suite import PYTEST, ROOT, SUITE, TESTS
 
 # Tests whose outcome could depend on which thread comes first.
 CONCURRENT = (
@@ -43,17 +43,16 @@ CONCURRENT = (
 
 # Of the whole suite: how many busy processes beside it, and how many at once.
 WAYS = {"busy": (3, 1), "twice": (0, 2)}
-# The first run of a suite takes the mode `auto`, which is that of no variable.
-SUITE = [(None, AT_ONCE), *((mode, AGAIN) for mode in OTHER_MODES)]
 
 
-def run_tests(mode: str | None, *arguments: str, label: str = "") -> bool:
+def run_tests(
+    settings: Mapping[str, str], *arguments: str, label: str = ""
+) -> bool:
     """Runs pytest, shows what it says, and answers whether all passed."""
-    settings = {} if mode is None else {"OPENREG_LAUNCH": mode}
     with subprocess.Popen(
         [*PYTEST, *arguments],
         cwd=ROOT,
-        env={**os.environ, **settings},
+        env=os.environ | settings,
         stdout=subprocess.PIPE if label else None,
         stderr=subprocess.STDOUT if label else None,
         text=True,
@@ -107,7 +106,7 @@ def run_concurrent() -> bool:
         way = f"OPENREG_LAUNCH={mode}, {others} busy processes beside"
         print(f"Concurrency, {turn} of 20, {way}.", flush=True)
         with busy(others):
-            if not run_tests(mode, *files):
+            if not run_tests({"OPENREG_LAUNCH": mode}, *files):
                 return False
     return True
 
@@ -116,7 +115,7 @@ def main(arguments: list[str]) -> bool:
     if arguments and arguments[0] in WAYS:
         way, *times = arguments
         return run_suites(way, int(*times or ["1"]))
-    long = run_tests(None, "-m", "stress", *arguments)
+    long = run_tests({}, "-m", "stress", *arguments)
     return long and (bool(arguments) or run_concurrent())
 
 

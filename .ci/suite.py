@@ -20,3 +20,8 @@ AT_ONCE = (
 # However work is launched, the same must come of it.
 OTHER_MODES = ("async", "blocking")
 AGAIN = (*AT_ONCE, str(TESTS), "-m", "not stress and not one_mode")
+# What is set for each run, the first of which takes the mode `auto`.
+SUITE: tuple[tuple[dict[str, str], tuple[str, ...]], ...] = (
+    ({}, AT_ONCE),
+    *(({"OPENREG_LAUNCH": mode}, AGAIN) for mode in OTHER_MODES),
+)

@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / ".ci"))
+import releases  # noqa: E402
+
 PARTS = Path(__file__).parent / "parts.toml"
 STEPS = Path(__file__).parent / "steps.toml"
 BRANCH = "generated"
-OPTIONS = ("prefix", "author", "licence", "book", "step")
+OPTIONS = ("prefix", "author", "licence", "book", "step", "torch")
 FIRST = "none"  # what stands for a step where none has been taken
 
 # Names that PyTorch, C++ or this book's own device has already.
@@ -164,12 +167,9 @@ def sources(step: str) -> dict[str, str]:
 
 def generate(name: str, options: dict[str, str]) -> dict[str, str]:
     """Every file of the package: its path and its text."""
-    pins = (ROOT / "pyproject.toml").read_text("utf-8")
-    (torch,) = re.findall(r'^dependencies = \["torch==(.+)"\]', pins, re.M)
     files = {}
     for path, source in sources(options["step"]).items():
         text = link(tidy(source, path.endswith(".py")), options["book"])
-        text = text.replace("@TORCH@", torch)
         files[rename(path, name, options)] = rename(text, name, options)
     files["NOTICE"] = (
         f"Most of this package is cut from The OpenReg Book, whose licence "
@@ -296,6 +296,7 @@ def decide(
         "licence": "BSD-3-Clause",
         "book": "",
         "step": FIRST,
+        "torch": releases.installed(),
     }
     options = {
         option: given[option] or told.get(option, usual[option])
@@ -359,6 +360,7 @@ def main() -> None:
     parser.add_argument("--licence", help="its SPDX name (BSD-3-Clause)")
     parser.add_argument("--book", help="the address of the book's site")
     parser.add_argument("--step", help=f"to take it: {', '.join(steps())}")
+    parser.add_argument("--torch", help="the release of PyTorch to build with")
     asked = vars(parser.parse_args())
     try:
         print(make(asked.pop("name"), asked.pop("folder"), asked))

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import machine
+import releases
 from _python import COUNTING, SETTINGS
 
-BUILD = Path(__file__).parents[2] / "build"
+BUILD = releases.places(releases.installed()).build
 EXTENSIONS = "TORCH_EXTENSIONS_DIR"
 _counting: dict[str, str] = {}
 

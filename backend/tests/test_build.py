@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import releases
 import torch_openreg
 import torch_openreg._C as C
 from cmake import CMAKE_BIN_DIR
@@ -153,8 +154,8 @@ def test_without_pytorch_cmake_says_what_to_install(tmp_path: Path) -> None:
 
 
 ADVICE = (
-    f"python -m pip install torch=={TORCH_VERSION} scikit-build-core cmake "
-    "ninja "
+    f"python -m pip install torch=={releases.current()[0]} scikit-build-core "
+    "cmake ninja "
     "python -m pip install --no-build-isolation ."
 )
 HIDE = """

@@ -107,6 +107,18 @@ def test_a_clone_goes_its_own_way():
     assert first.initial_seed() == 3
 
 
+@pytest.mark.proves("generator.philox_state")
+@pytest.mark.skipif(
+    not hasattr(torch.Generator, "philox_state"), reason="from torch 2.14"
+)
+def test_a_generator_without_a_counter_refuses_to_tell_it():
+    generator = torch.Generator("openreg").manual_seed(3)
+    before = generator.get_state()
+    with pytest.raises(NotImplementedError, match="philox_state is not supp"):
+        generator.philox_state(4)
+    assert torch.equal(generator.get_state(), before)
+
+
 class TestGraphsafe:
     """A state that is handed over by reference."""
 

@@ -1,6 +1,7 @@
 """README, commands and map say what is there; refusals say what to do."""
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ import _fresh
 import _python
 import _session
 import noxfile
+import releases
 import sanitize
 import stress
 
@@ -114,22 +116,40 @@ def test_ci_stops_at_a_command_that_fails(tmp_path: Path) -> None:
     assert result.stdout.splitlines()[-1] == "$ false"
 
 
-def test_a_weekly_run_pins_the_newest_pytorch(tmp_path: Path) -> None:
+def weekly_script(job: str, has: str) -> str:
     weekly = ROOT / ".github" / "workflows" / "weekly.yml"
-    newest = yaml.safe_load(weekly.read_text())["jobs"]["newest"]["steps"]
-    (script,) = [s["run"] for s in newest if "pip index" in s.get("run", "")]
+    steps = yaml.safe_load(weekly.read_text())["jobs"][job]["steps"]
+    (script,) = [s["run"] for s in steps if has in s.get("run", "")]
+    return str(script)
+
+
+def test_a_weekly_run_reads_the_list_of_releases() -> None:
+    script = weekly_script("current", "releases")
+    assert '>> "$GITHUB_OUTPUT"' in script
+    command = ["sh", "-ec", script.replace('>> "$GITHUB_OUTPUT"', "")]
+    said = subprocess.check_output(command, cwd=ROOT, text=True)
+    assert said.startswith("torch=")
+    listed = json.loads(said.removeprefix("torch="))
+    assert listed == [*releases.current()[1:]]
+    assert weekly_script("releases", "--torch ${{ matrix.torch }}")
+
+
+def test_a_weekly_run_adds_the_newest_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = weekly_script("newest", "pip index")
     pip = tmp_path / "pip"
     pip.write_text("#!/bin/sh\necho 'torch (9.8.7+cpu)'\necho 'INSTALLED: 0'\n")
     pip.chmod(0o755)
-    pinned = ("pyproject.toml", "backend/CMakeLists.txt")
-    (tmp_path / "backend").mkdir()
-    for name in pinned:
-        shutil.copy(ROOT / name, tmp_path / name)
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=env, check=True)
-    text = "".join((tmp_path / name).read_text() for name in pinned)
-    pins = re.findall(r"torch==[\d.]+|Torch [\d.]+ EXACT", text)
-    assert pins == [*["torch==9.8.7"] * 3, "Torch 9.8 EXACT"]
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    known, told = releases.current(), tmp_path / "env"
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "GITHUB_ENV": str(told)}
+    for _ in range(2):  # the second time it is there already
+        command = ["sh", "-ec", script]
+        subprocess.run(command, cwd=tmp_path, env=env, check=True)
+    assert told.read_text() == "newest=9.8.7\n" * 2
+    monkeypatch.setattr(releases, "ROOT", tmp_path)
+    assert releases.current() == (*known, "9.8.7")
 
 
 @pytest.mark.proves("environment.CXX")
@@ -319,7 +339,7 @@ def test_stress_repeats_tests_of_concurrency_until_one_fails(
 ) -> None:
     ran: list[tuple[str, ...]] = []
 
-    def run_tests(mode: str | None, *arguments: str) -> bool:
+    def run_tests(mode: dict[str, str], *arguments: str) -> bool:
         ran.append(arguments)
         return len(ran) - 1 != failing
 

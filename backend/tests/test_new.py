@@ -16,6 +16,7 @@ import pytest
 
 import _rows
 import new
+import releases
 import rooms
 from torch_device_kit import doctor
 from torch_device_kit.conformance import interfaces, known
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.one_mode
 
 PROGRAM = rooms.ROOT / "backend" / "new" / "new.py"
 KIT = rooms.ROOT / "backend" / "kit"
-BUILD = rooms.ROOT / "build" / "new"
+BUILD = releases.places(releases.installed()).build / "new"
 MOST = 1500  # lines of code
 OPTIONS = {
     "prefix": "Acme",
@@ -32,6 +33,7 @@ OPTIONS = {
     "licence": "MIT",
     "book": "https://book.example/",
     "step": new.FIRST,
+    "torch": releases.installed(),
 }
 STEPS = _rows.read("steps")
 del STEPS["columns"]

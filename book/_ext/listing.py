@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Iterator
 from html import escape
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -147,8 +146,7 @@ class PyTorch(Code):
                 f"the {regions.LINES_MAX} lines from there",
             )
             self.arguments[0] = f"/{os.path.relpath(path, self.env.srcdir)}"
-            release = version("torch").partition("+")[0]
-            place = nodes.inline("", f"PyTorch {release}")
+            place = nodes.inline("", f"PyTorch {rows.pytorch()}")
             return [self.show(f"`{file}:{first + 1}`", place)]
         except (OSError, KeyError, ValueError) as error:
             raise self.error(f"{file}: {error}") from None

@@ -17,7 +17,6 @@ import sys
 import xml.etree.ElementTree as xml
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +238,7 @@ def end(checked: str) -> int:
         return 1
     record = {
         "sources": now,
-        "torch": version("torch").partition("+")[0],
+        "torch": rows.pytorch(),
         "commit": commit(),
         "date": datetime.date.today().isoformat(),
         "tests": sum(map(len, ran.values())),

@@ -3,7 +3,8 @@
 `[exchangeDevice]` in guard.toml is the row `guard.exchangeDevice`, and a test
 proves it with @pytest.mark.proves("guard.exchangeDevice"). A row that no test
 can prove says why in `untested`; one that an example meets, on which page, in
-`shown`. Rows of a list, `[[tools]]`, have no names and need no proof.
+`shown`. One that PyTorch has `since` a release is proven where that is
+installed. Rows of a list, `[[tools]]`, have no names and need no proof.
 `[columns]` is no row: it says how the rows of a file, or a table, are shown.
 """
 
@@ -11,6 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,7 +27,7 @@ CALL = re.compile(r"^OPENREG_API [^;(]*?\b(or[A-Z]\w+)\(", re.M)
 
 
 class Row(SimpleNamespace):
-    """Its values, and `key`, `id` and `mark`, which shows that it is proven."""
+    """Its values, `key`, `id`, `installed`, and `mark`, for what is proven."""
 
 
 def parse(file: str, text: str) -> dict[str, Any]:
@@ -48,12 +50,26 @@ def recorded(page: str) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(kept))
 
 
+def as_number(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))
+
+
+def pytorch() -> str:
+    """The installed release, without what a build adds to it."""
+    return version("torch").partition("+")[0]
+
+
+def is_here(row: Mapping[str, Any]) -> bool:
+    return as_number(row.get("since", "0")) <= as_number(pytorch())
+
+
 def mark(row: str) -> str:
     return f" {{proven}}`{row}`"
 
 
-def must_be_proven(row: Mapping[str, Any]) -> bool:
-    return not row.keys() & {"untested", "shown"}
+def must_be_proven(row: Mapping[str, Any]) -> bool | None:
+    """None: no test can, and none has to, before this PyTorch has it."""
+    return not row.keys() & {"untested", "shown"} if is_here(row) else None
 
 
 def rows(name: str) -> list[Row]:
@@ -76,8 +92,10 @@ def rows(name: str) -> list[Row]:
             **{**empty, **row},
             key=key,
             given=row.keys(),
+            installed=is_here(row),
             id=f"{name}.{key}",
-            mark=mark(f"{name}.{key}") if key and must_be_proven(row) else "",
+            mark=(f" (from torch {row['since']})" if "since" in row else "")
+            + mark(f"{name}.{key}") * bool(key and must_be_proven(row)),
         )
         for key, row in named
     ]
@@ -87,9 +105,9 @@ def read(root: Path = regions.ROOT) -> dict[str, str]:
     return regions.read(SOURCES, root)
 
 
-def every(texts: Mapping[str, str]) -> dict[str, bool]:
+def every(texts: Mapping[str, str]) -> dict[str, bool | None]:
     """The id of each row with a name, and whether a test must prove it."""
-    found: dict[str, bool] = {}
+    found: dict[str, bool | None] = {}
     for file, text in texts.items():
         if file.endswith(".toml"):
             found.update(below(parse(file, text), Path(file).stem))
@@ -98,7 +116,9 @@ def every(texts: Mapping[str, str]) -> dict[str, bool]:
     return found
 
 
-def below(table: dict[str, Any], name: str) -> Iterator[tuple[str, bool]]:
+def below(
+    table: dict[str, Any], name: str
+) -> Iterator[tuple[str, bool | None]]:
     for key, row in table.items():
         if not isinstance(row, dict) or key == COLUMNS:
             continue  # of the page itself, or a list

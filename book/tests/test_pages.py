@@ -188,7 +188,7 @@ def test_a_lock_that_a_killed_compilation_left_is_removed(
     hours_ago = locks[0].stat().st_mtime - 7200
     os.utime(locks[0], (hours_ago, hours_ago))
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=""))
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr="", accept=0))
     conftest.pytest_configure(config)
     assert [lock.exists() for lock in locks] == [False, True]
 

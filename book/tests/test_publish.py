@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import regions
+import releases
 
 PATH = regions.ROOT / ".github" / "workflows" / "site.yml"
 CONF = (regions.ROOT / "book" / "conf.py").read_text()
@@ -43,8 +44,8 @@ def test_it_prints_with_the_command_of_the_project(jobs: Any) -> None:
 
 def test_it_publishes_the_folder_that_was_printed(jobs: Any) -> None:
     folder = find(jobs["print"], "upload-pages-artifact")["with"]["path"]
-    (site,) = re.findall(r"^SITE = ROOT / (.*)$", NOXFILE, re.M)
-    assert Path(folder) == Path(*re.findall(r'"(\w+)"', site))
+    site = releases.places(releases.current()[0]).site
+    assert Path(folder) == site.relative_to(regions.ROOT)
     publish = jobs["publish"]
     assert publish["needs"] == "print"
     assert publish["if"] == "github.ref == 'refs/heads/main'"

@@ -116,7 +116,7 @@ def test_an_output_belongs_to_a_fence_of_its_page() -> None:
 AS_OF = re.compile(
     r"(?:\(torch|holds for torch|(?<!against )(?<!but )PyTorch) (\d+\.\d+)\b"
 )
-PIN = re.compile(r'"torch==(\d+\.\d+)')
+PIN = re.compile(r'^torch = \["(\d+\.\d+)', re.M)
 
 
 def check_versions(texts: Mapping[str, str]) -> Iterator[str]:

@@ -9,8 +9,9 @@ def generator_methods() -> str:
     """Every method of PyTorch's generator interface, and who asks it."""
     interface = methods("generator")
 
-    def optional(row: Row) -> str:
-        must = interface[row.key].default is None
-        return "" if must else " *(optional)*"
+    def method(row: Row) -> str:
+        must = row.installed and interface[row.key].default is None
+        name = f"[`{row.key}`](#{row.region})" if row.region else f"`{row.key}`"
+        return name if must else f"{name} *(optional)*"
 
-    return of_rows("generator", optional=optional)
+    return of_rows("generator", method=method)

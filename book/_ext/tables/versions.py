@@ -1,85 +1,49 @@
 """The tables of book/about/versions.md: what .ci/record_versions.py wrote."""
 
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from rows import recorded, rows
+from rows import as_number, pytorch, recorded, rows
 from tables.common import chapter, of_rows, table
-from tables.interfaces import MACROS, macro
-from tables.virtuals import INTERFACES, methods
 
-READS = ("book/rows/versions.json", "book/rows/interfaces.toml")
+READS = ("book/rows/versions.json",)
 
 MILESTONES = rows("versions.milestones")
-Headers = dict[str, dict[str, str]]
+OTHER_MODES = ("async", "blocking")
 
 
 def record() -> dict[str, Any]:
     return recorded("versions")
 
 
-def as_number(release: str) -> tuple[int, ...]:
-    return tuple(map(int, release.split(".")))
-
-
-def pytorch() -> str:
-    """The installed release, without what a build adds to it."""
-    return version("torch").partition("+")[0]
-
-
-def snapshot(include: Path | None = None) -> Headers:
-    """What the book's interfaces look like: part -> name -> declaration."""
-    found: Headers = {
-        key: {
-            name: method.signature + (" = 0" if method.default is None else "")
-            for name, method in methods(key, include).items()
-        }
-        for key in INTERFACES
-    }
-    return found | {"macros": {name: macro(name) for name in MACROS}}
-
-
-def differences(old: Headers, new: Headers) -> list[tuple[str, str, str, str]]:
-    """(part, name, before, now) of whatever is not the same."""
-    changed = []
-    for part in old | new:
-        before, now = old.get(part, {}), new.get(part, {})
-        changed += [
-            (part, name, before.get(name, ""), now.get(name, ""))
-            for name in before | now
-            if before.get(name, "") != now.get(name, "")
-        ]
-    return changed
-
-
 def versions_passed() -> str:
-    """The releases on which every test has passed, newest first."""
-    passed = sorted(
-        record()["passed"], key=lambda r: as_number(r["torch"]), reverse=True
+    """What came of the last whole run on each release, newest first."""
+    ran = sorted(record()["passed"], key=lambda r: as_number(r["torch"]))
+    head = ("PyTorch", "Build", "Python", "On", "Passed", "Skipped", "Failed")
+    body = (
+        (
+            row["torch"] + " (installed)" * (row["torch"] == pytorch()),
+            *(row[key] for key in ("build", "python", "date")),
+            *(f"{count:,}" for count in row["ran"].get("tests", ())),
+            *(f"{row['ran'][mode][0]:,}" for mode in OTHER_MODES if row["ran"]),
+        )
+        for row in reversed(ran)
     )
-    for row in passed:
-        row["torch"] += " (installed)" * (row["torch"] == pytorch())
-    cells = (
-        [row[key] for key in ("torch", "python", "date")] for row in passed
-    )
-    return table(("PyTorch", "Python", "On"), cells)
+    return table((*head, *(f"in `{mode}`" for mode in OTHER_MODES)), body)
 
 
 def versions_changes() -> str:
-    """How the installed headers differ from those that were recorded."""
+    """How the headers of other releases differ from those of the first."""
     last = record()
-    changed = differences(last["headers"], snapshot())
     count = sum(map(len, last["headers"].values()))
-    known = f"{count} declarations of PyTorch {last['headers_of']}"
-    if not changed:
-        return f"Of the {known}, PyTorch {pytorch()} has changed none."
-    body = (
-        (part, *(f"`{text}`" if text else "" for text in texts))
-        for part, *texts in changed
-    )
-    return f"Of the {known}, these are others in {pytorch()}:\n\n" + table(
-        ("Part", "Name", "Before", "Now"), body
+    known = f"Of the {count} declarations of PyTorch {last['headers_of']}"
+    head = ("Part", "Name", "Before", "Now")
+    return "\n\n".join(
+        f"{known}, these are others in {release}:\n\n"
+        + table(
+            head,
+            ([x, *(f"`{t}`" if t else "" for t in y)] for x, *y in changed),
+        )
+        for release, changed in last["later"].items()
     )
 
 
