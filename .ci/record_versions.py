@@ -1,7 +1,8 @@
 """Writes what book/about/versions.md shows: book/rows/versions.json.
 
 Without arguments, after `nox -s tests`: what came of it on the installed
-PyTorch, and its headers. With wheels of PyTorch: which of them have what.
+PyTorch, and its headers. With `headers`: these alone. With wheels of PyTorch:
+which of them have what.
 """
 
 import datetime
@@ -69,10 +70,7 @@ def counts(report: Path) -> list[int]:
 
 
 def note_ran() -> None:
-    """Writes what came of the last whole run of the installed release.
-
-    Its headers are kept whole where the book shows them, else as differences.
-    """
+    """Writes what came of the last whole run of the installed release."""
     now, torch = versions.record(), versions.pytorch()
     reports = releases.places(torch).build / "proof"
     modes = ("tests", *suite.OTHER_MODES)
@@ -85,13 +83,18 @@ def note_ran() -> None:
     }
     others = [row for row in now["passed"] if row["torch"] != torch]
     now["passed"] = [*others, entry]
+    note_headers(now)
+    save(now)
+
+
+def note_headers(now: dict[str, Any]) -> None:
+    """The book's release has them whole, any other what is not the same."""
+    torch = versions.pytorch()
     if torch == releases.current()[0]:
         now["headers_of"], now["headers"] = torch, snapshot()
     else:
-        changed = differences(now["headers"], snapshot())
-        now["later"][torch] = changed
+        now["later"][torch] = differences(now["headers"], snapshot())
     note_looked(torch, include_folder().parent, now)
-    save(now)
 
 
 def note_looked(name: str, root: Path, now: dict[str, Any]) -> None:
@@ -135,5 +138,16 @@ def look(*wheels: str) -> None:
     save(now)
 
 
+def main(*arguments: str) -> None:
+    if not arguments:
+        note_ran()
+    elif arguments == ("headers",):
+        now = versions.record()
+        note_headers(now)
+        save(now)
+    else:
+        look(*arguments)
+
+
 if __name__ == "__main__":
-    look(*sys.argv[1:]) if sys.argv[1:] else note_ran()
+    main(*sys.argv[1:])
