@@ -815,19 +815,24 @@ def test_collectives_are_captured_and_replayed() -> None:
         work.wait()
         return [x, one, two, both, *parts]
     device = torch.device("openreg")
-    inputs = [torch.arange(4.0).add(n + rank).to(device) for n in range(3)]
-    expected = [compute(x.clone()) for x in inputs]
-    x = torch.zeros(4, device=device)
-    torch.accelerator.synchronize()
-    graph = torch.accelerator.Graph()
-    with torch.Stream(device), graph:
-        found = compute(x)
-    torch.accelerator.synchronize()
-    assert x.tolist() == [0.0] * 4  # nothing has run
-    for value, results in zip(inputs, expected):
-        x.copy_(value)
-        graph.replay()
-        assert [y.tolist() for y in found] == [y.tolist() for y in results]
+    for count in 4, 1 << 16:  # carried, and offered
+        inputs = [
+            torch.arange(float(count)).add(n + rank).to(device)
+            for n in range(3)
+        ]
+        expected = [compute(x.clone()) for x in inputs]
+        x = torch.zeros(count, device=device)
+        torch.accelerator.synchronize()
+        graph = torch.accelerator.Graph()
+        with torch.Stream(device), graph:
+            found = compute(x)
+        torch.accelerator.synchronize()
+        assert not x.any()  # nothing has run
+        for value, results in zip(inputs, expected):
+            x.copy_(value)
+            graph.replay()
+            compute(value)  # between two replays
+            assert all(map(torch.equal, found, results))
     """)
 
 
@@ -933,6 +938,72 @@ def test_an_abort_ends_what_waits_for_another_rank(mode: str) -> None:
     """,
         OPENREG_LAUNCH=mode,
     )
+
+
+@pytest.mark.parametrize("mode", ["auto", "async"])
+def test_nothing_is_taken_from_a_call_that_was_aborted(mode: str) -> None:
+    """Its memory is another's by then; both parts had been offered."""
+    _ranks.run(
+        """
+    import threading
+    if rank == 0:
+        os.mkfifo(f"{folder}/aborted")
+    begin()
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    part = torch.full((1 << 17,), rank + 1.0, device="openreg")
+    whole = torch.zeros(1 << 18, device="openreg")
+    torch.accelerator.synchronize()
+    def fails():
+        dist.all_gather_into_tensor(whole, part, group=group)
+        whole.cpu()
+    if rank:
+        open(f"{folder}/aborted").close()
+        refuses(fails, "_allgather_base of Float[131072]", "imed out")
+        openreg.reset_device(1)
+        assert not whole[: 1 << 17].eq(9).any()
+    else:
+        timer = threading.Timer(0.1, group.abort)
+        timer.start()
+        refuses(fails, "group was aborted.")
+        timer.join()
+        openreg.reset_device(0)
+        part.fill_(9)
+        whole.zero_()
+        torch.accelerator.synchronize()
+        open(f"{folder}/aborted", "w").close()
+        os.waitpid(children.pop(), 0)
+        assert not whole.any()
+    """,
+        OPENREG_DEVICE_COUNT="2",
+        OPENREG_LAUNCH=mode,
+    )
+
+
+def test_ranks_that_lost_different_calls_find_each_other_again() -> None:
+    """A device that has failed drops a call which the other rank has run."""
+    _ranks.run("""
+    import time
+    begin()
+    def make(count, value=1.0):
+        return torch.full((count,), value, device="openreg")
+    def right():
+        for turn in range(3):
+            dist.all_reduce(x := make(1 << 16, rank + turn))
+            assert x.eq(1 + 2 * turn).all(), turn
+    right()
+    torch.accelerator.synchronize()
+    time.sleep(rank / 4)  # so the first one has promised its stream the sum
+    counts = [[5, 6], [7, 8]][rank]
+    works = [dist.all_reduce(make(n << 14), async_op=True) for n in counts]
+    while rank and not all(work.is_completed() for work in works):
+        time.sleep(0.01)
+    def fails():
+        works[0].wait()
+        torch.accelerator.synchronize()
+    refuses(fails, "All ranks of a group make the same calls")
+    openreg.reset_device()
+    right()
+    """)
 
 
 def test_a_profile_may_end_before_what_ranks_tell_each_other() -> None:

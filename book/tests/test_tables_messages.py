@@ -41,7 +41,7 @@ def test_no_call_that_raises_is_overlooked() -> None:
     )
     count = sum(len(begins.findall(source)) for source in sources)
     sentences = [m for m in MESSAGES if "kernel … on" not in m.text]
-    # Three hand on a sentence that is made elsewhere, three are `fail` itself.
+    # Four hand on a sentence that is made elsewhere, two are `fail` itself.
     assert count == len(sentences) + 6
 
 

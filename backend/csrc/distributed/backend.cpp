@@ -246,7 +246,7 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
   Handshake::Packet mine, asked;
   const bool both = told && expected && told->rank == expected->rank;
   Peer& peer = peers_[(expected ? expected : told)->rank];
-  peer.calls += both;
+  peer.calls = (peer.calls + both) % 16;
   if (expected) {
     const int from = expected->rank;
     asked = told ? std::exchange(peer.asked, {}) : Handshake::Packet();
@@ -264,8 +264,7 @@ std::shared_ptr<Handshake> Collectives::shake_hands(
     mine = Handshake::tell(*words_, *told, tag);
   }
   return handshakes_.emplace_back(
-      std::make_shared<Handshake>(
-          rank_, mine, asked, expected, peer.calls, peer.lost));
+      std::make_shared<Handshake>(rank_, mine, asked, expected, peer.lost));
 }
 // [/backend-shake]
 

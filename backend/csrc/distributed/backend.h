@@ -119,6 +119,7 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
       const std::optional<Handshake::Side>& expected,
       int tag);
   std::shared_ptr<Handshake> agree_with_neighbours(const Operation& operation);
+  int offer(int other, int bytes);
   bool is_idle(const at::Tensor& tensor) const;
   Operation exchange(
       Operation call, int other, const at::Tensor& to, const at::Tensor& from);
@@ -142,8 +143,9 @@ class OPENREG_EXPORT Collectives final : public c10d::Backend {
   std::vector<std::shared_ptr<Handshake>> handshakes_;
   struct Peer {
     Handshake::Packet asked;  // the next
-    int calls = 0;            // that both ranks have made
-    std::shared_ptr<int> lost = std::make_shared<int>(0);
+    int calls = 0;            // of this rank and that one, of sixteen
+    std::shared_ptr<std::atomic<int>> lost =
+        std::make_shared<std::atomic<int>>(0);
   };
   std::unordered_map<int, Peer> peers_;  // by rank
   bool over_ = false;

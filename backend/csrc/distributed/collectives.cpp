@@ -337,32 +337,36 @@ bool Collectives::is_idle(const at::Tensor& tensor) const {
          orStreamQuery(handle_of(lane_->stream())) == orSuccess;
 }
 
+// The tag holds what tells it apart: from offers that were not met, from other
+// calls of one kernel, and from parts of another size.
+int Collectives::offer(int other, int bytes) {
+  const std::lock_guard lock(words_mutex_);
+  const auto& [asked, calls, lost] = peers_[other];
+  return handshake_tag | *lost % 32 << 25 | calls << 21 | bytes;
+}
+
 // So parts may have any size, which Gloo's own exchange of lists refuses.
 Operation Collectives::exchange(
     Operation call, int other, const at::Tensor& to, const at::Tensor& from) {
   const auto& like = call.inputs[0];
   choose(like.device().index());
-  const auto side = [&](const at::Tensor& part, const at::Tensor& back) {
-    const auto count = [&](const at::Tensor& bytes) {
-      return static_cast<int64_t>(bytes.nbytes() / like.element_size());
-    };
-    Handshake::Side side{
-        other,
-        {call.type, like.scalar_type(), count(part), call.detail, count(back)}};
-    const size_t bytes = part.nbytes();
-    if (bytes <= Handshake::most_carried && is_idle(like)) {
-      side.terms.way = Handshake::Way::kCarried;
-      side.bytes = part;
-    } else if (
-        bytes > Handshake::most_carried && bytes == back.nbytes() &&
-        bytes <= Handshake::most_offered) {
-      side.terms.way = Handshake::Way::kOffered;
-    }
-    return side;
-  };
+  const auto given = static_cast<int64_t>(from.nbytes());
+  const auto taken = static_cast<int64_t>(to.nbytes());
+  const auto size = like.element_size();
+  Handshake::Terms terms{
+      call.type, like.scalar_type(), given / size, call.detail, taken / size};
+  const bool small = given <= Handshake::most_carried;
+  if (!small && given == taken && given <= Handshake::most_offered) {
+    terms.offer = offer(other, static_cast<int>(given));
+  }
+  Handshake::Side told{other, terms}, expected = told;
+  std::swap(expected.terms.elements, expected.terms.returns);
+  if (small && is_idle(like)) {
+    told.terms.carry = true;
+    told.bytes = from;
+  }
   // [collectives-pairs] Each pair of ranks agrees and exchanges on its own.
-  const auto handshake =
-      shake_hands(side(from, to), side(to, from), handshake_tag);
+  const auto handshake = shake_hands(told, expected, handshake_tag);
   call.post = [=](auto& transport) {
     handshake->post(transport, {to}, {from}, handshake_tag);
     return WorkPtr();

@@ -51,7 +51,7 @@ class Kernel {
       parts_.push_back({each, describe(each)});
       parts_.back().of.inputs = parts_.back().of.results = {};
     }
-    // An offer's tag depends on all disagreements before.
+    // What waits for nobody comes first.
     std::ranges::stable_partition(parts_, offers);
   }
   // The device drops what is behind a failed kernel.
@@ -100,9 +100,13 @@ class Kernel {
     return part.of.handshake && part.of.handshake->offers();
   }
 
-  static void end(Part& part) {
+  void end(Part& part) const {
+    const bool offered = offers(part);
     if (part.of.handshake) {
       part.of.handshake->await();
+    }
+    if (offered && !offers(part)) {
+      part.of.post(*transport_);
     }
     if (const auto work = std::exchange(part.work, nullptr)) {
       work->wait();
@@ -259,7 +263,7 @@ Handshake::Side Handshake::await_message() {
   return {source_, read(asked_.words)};
 }
 
-void Handshake::await() {
+void Handshake::await() try {
   if (agreed_) {
     return;
   }
@@ -272,24 +276,22 @@ void Handshake::await() {
     check(*expected_, got);
   }
   agreed_ = true;
+} catch (...) {
+  sent_ = received_ = nullptr;  // the memory is the caller's again
+  throw;
 }
 
 // [flight-offer] A part may be offered before ranks have agreed on its size.
-// Gloo would end the process where sizes differ, but tells tags apart. It takes
-// no offer back, so those that were not met count, too. Whoever asks for a part
-// that was offered before has it from the transport's thread, whereas a thread
-// that sends at once holds up what comes meanwhile; so it sends first.
+// Gloo would end the process where sizes differ, but tells tags apart. The part
+// is sent first, since Gloo's own thread then does so when the other asks for
+// it; after that, this thread might have to, and would hold up what comes.
 void Handshake::post(
     c10d::Backend& transport, Tensors to, Tensors from, int tag) {
-  const auto way = [](const Packet& packet) { return read(packet.words).way; };
-  if (offers()) {
-    const int size = static_cast<int>(to[0].nbytes());
-    tag |= *lost_ % 32 << 25 | calls_ % 16 << 21 | size;
-  }
-  if (way(told_) != Way::kCarried) {
+  tag = offers() ? expected_->terms.offer : tag;
+  if (offers() || !read(told_.words).carry) {
     sent_ = transport.send(from, expected_->rank, tag);
   }
-  if (offers() || way(asked_) != Way::kCarried) {
+  if (offers() || !read(asked_.words).carry) {
     received_ = transport.recv(to, expected_->rank, tag);
   } else {
     const auto* const words = asked_.words.const_data_ptr<uint8_t>();
@@ -298,18 +300,15 @@ void Handshake::post(
 }
 // [/flight-offer]
 
-// [flight-settle] Offers of one size meet, whatever else differs.
-// So they are waited for; those that do not meet are dropped.
+// [flight-settle] Offers by one tag meet, whatever else differs.
+// Gloo takes back none that does not, so from then on, tags are others: their
+// highest part counts what was lost, by the rank that has lost more.
 void Handshake::settle(const Terms& theirs) {
-  const Terms& ours = expected_->terms;
-  const auto bytes = [](const Terms& terms) {
-    return terms.elements * c10::elementSize(terms.dtype);
-  };
-  const bool meets =
-      offers() && theirs.way == Way::kOffered && bytes(ours) == bytes(theirs);
-  if (!meets) {
+  int& ours = expected_->terms.offer;
+  if (const int last = std::max(ours, theirs.offer); ours != theirs.offer) {
+    *lost_ = (last >> 25) % 32 + 1;
     sent_ = received_ = nullptr;
-    *lost_ += offers() || theirs.way == Way::kOffered;
+    ours = 0;
   }
   finish();
 }

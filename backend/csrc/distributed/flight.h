@@ -22,22 +22,20 @@ namespace openreg {
 // [flight-handshake] What both ends of a transfer must agree on.
 // Each tells the other when it is called, before any stream comes to it. The
 // transport would end the process where sizes differ, or add up what does not
-// belong together, so nothing is handed to it before both have agreed, unless
-// it has a tag that differs where sizes do.
+// belong together, so nothing is handed to it before both have agreed, with one
+// exception: a part may be offered by a tag that differs where sizes do.
 class Handshake {
  public:
-  // How a rank's part comes: after both have agreed; with the message, if it is
-  // small and known at the call; or offered at once, by the tag of its size.
-  enum class Way : int8_t { kAgreed, kCarried, kOffered };
-  static constexpr size_t most_carried = 1 << 16;
-  static constexpr size_t most_offered = (1 << 21) - 1;
+  static constexpr int64_t most_carried = 1 << 16;
+  static constexpr int64_t most_offered = (1 << 21) - 1;
   struct Terms {
     c10d::OpType type;
     c10::ScalarType dtype;
     int64_t elements;  // that it sends
     int64_t detail;    // root and operator, or the number of a message
     int64_t returns = elements;  // that it expects back
-    Way way = Way::kAgreed;
+    bool carry = false;          // the part is in the message
+    int offer = 0;               // or the tag by which it is offered before
   };
   struct Side {
     int rank;  // -1: whoever tells first
@@ -58,17 +56,15 @@ class Handshake {
   void check(const Side& expected, const Side& got) const;
   // [/flight-handshake]
 
-  // `calls` counts those of this pair, and `lost` the offers not met.
+  // `lost` is in the tags of offers, and others it makes after one is not met.
   Handshake(
       int rank,
       Packet told,
       Packet asked,
       const std::optional<Side>& expected,
-      int calls,
-      std::shared_ptr<int> lost)
+      std::shared_ptr<std::atomic<int>> lost)
       : rank_(rank),
         expected_(expected),
-        calls_(calls),
         lost_(std::move(lost)),
         told_(std::move(told)),
         asked_(std::move(asked)),
@@ -76,9 +72,9 @@ class Handshake {
 
   // Waits for the one message that is expected, and says what it will be.
   Side await_message();
-  // Whether `post` comes before `await`.
+  // Whether `post` comes before `await`. If not after it, it comes again.
   bool offers() const {
-    return expected_ && expected_->terms.way == Way::kOffered;
+    return expected_ && expected_->terms.offer != 0;
   }
   // Sends `from` and receives `to`, where the message does not do so.
   void post(
@@ -103,9 +99,8 @@ class Handshake {
   void settle(const Terms& theirs);
 
   const int rank_;
-  const std::optional<Side> expected_;
-  const int calls_;
-  const std::shared_ptr<int> lost_;
+  std::optional<Side> expected_;
+  const std::shared_ptr<std::atomic<int>> lost_;
   Packet told_;
   Packet asked_;
   c10::intrusive_ptr<c10d::Work> sent_;
@@ -127,7 +122,7 @@ struct Operation {
   Post post{};                      // on aliases that it owns
   int64_t detail = 0;               // of the terms, too
   std::function<void()> finish{};   // on the aliases, when all have ended
-  std::shared_ptr<Handshake> handshake{};  // that all but offers waits for
+  std::shared_ptr<Handshake> handshake{};  // that all but offers wait for
 
   // The inputs, or the results of a rank that has no inputs.
   const std::vector<at::Tensor>& tensors() const {

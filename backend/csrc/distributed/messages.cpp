@@ -33,11 +33,11 @@ static Handshake::Terms terms_of(const at::Tensor& tensor, int64_t number) {
   return {OpType::SEND, tensor.scalar_type(), tensor.numel(), number};
 }
 
-// PyTorch says so itself where a call waits.
 static void check_other(const char* invalid, int rank, int own, int tag) {
   constexpr int tags = 1 << 29;  // the others are the group's own
   TORCH_CHECK_VALUE(
       tag < tags, "openreg: a tag is below ", tags, ", but got ", tag, ".");
+  // PyTorch says so itself where a call waits.
   TORCH_CHECK_VALUE(
       rank != own,
       invalid,
