@@ -186,6 +186,7 @@ class Repository:
         self.begun = folder.is_dir() and any(folder.iterdir())
         # A hook of git's that runs this command says where another one is.
         self.env = {k: v for k, v in os.environ.items() if k[:4] != "GIT_"}
+        self.env["LC_ALL"] = "C.UTF-8"  # its words are read
 
     def git(self, *arguments: str, **env: str) -> str:
         command = ["git", "-C", str(self.folder), *arguments]

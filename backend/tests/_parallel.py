@@ -461,12 +461,12 @@ def recorder() -> None:
     from torch._C import _distributed_c10d
 
     c10d: Any = _distributed_c10d
-    dist.all_reduce(normal(3, 5, 1 << 15))  # a small one goes by messages
+    dist.all_reduce(normal(3, 5, 1 << 17))  # a smaller one goes by messages
     torch.accelerator.synchronize()
     entries = pickle.loads(c10d._dump_fr_trace())["entries"]
     last = max(entries, key=lambda entry: entry["record_id"])
     assert last["profiling_name"] == "gloo:all_reduce"
-    assert last["input_sizes"] == [[3, 5, 1 << 15]]
+    assert last["input_sizes"] == [[3, 5, 1 << 17]]
 
 
 @free

@@ -187,11 +187,14 @@ def test_a_page_that_shows_cpp_says_its_headers() -> None:
 
 def test_cmake_accepts_what_is_copied(tmp_path: Path) -> None:
     page, file = "book/chapters/build.md", "backend/CMakeLists.txt"
-    text = copied(page, file)
-    (tmp_path / "CMakeLists.txt").write_text(f"{text}\n")
+    text, backend = copied(page, file), tmp_path / "backend"
+    backend.mkdir()
+    (backend / "CMakeLists.txt").write_text(f"{text}\n")
+    releases = "pyproject.toml"
+    (tmp_path / releases).write_text(copied(page, releases))
     for folder in "device", "csrc", "torch_openreg":
-        (tmp_path / folder).symlink_to(ROOT / "backend" / folder)
-    command = [f"{CMAKE_BIN_DIR}/cmake", "-G", "Ninja", "-S", str(tmp_path)]
+        (backend / folder).symlink_to(ROOT / "backend" / folder)
+    command = [f"{CMAKE_BIN_DIR}/cmake", "-G", "Ninja", "-S", str(backend)]
     command += ["-B", str(tmp_path / "tree")]
     command += [f"-DPython_EXECUTABLE={sys.executable}"]
     ran = subprocess.run(command, capture_output=True, text=True)
@@ -214,6 +217,7 @@ def test_pip_accepts_what_is_copied(
     for name in "README.md", "LICENSE":
         shutil.copy(ROOT / name, tmp_path)
     (tmp_path / "backend" / "torch_openreg").mkdir(parents=True)
+    (tmp_path / "backend" / "cmake").symlink_to(ROOT / "backend" / "cmake")
     monkeypatch.chdir(tmp_path)
     made = prepare_metadata_for_build_wheel(str(tmp_path))
     told = (tmp_path / made / "METADATA").read_text()
