@@ -12,6 +12,7 @@ from rows import Row
 from tables import versions, virtuals
 
 
+@pytest.mark.recorded
 def test_the_installed_release_is_recorded() -> None:
     row = f"| {versions.pytorch()} (installed) |"
     assert row in versions.versions_passed(), (
@@ -51,16 +52,21 @@ def test_a_run_is_noted_once(
     places = releases.places(versions.pytorch())._replace(build=tmp_path)
     monkeypatch.setattr(releases, "places", lambda torch: places)
     (tmp_path / "proof").mkdir()
+    text = '<a><testsuite tests="10" skipped="{}" errors="{}" failures="0"/></a>'
     for n, mode in enumerate(("tests", "async", "blocking")):
-        counts = f'tests="10" skipped="2" errors="1" failures="{n}"'
+        with pytest.raises(SystemExit, match=f"There is no .*{mode}.xml"):
+            record_versions.note_ran()
         path = tmp_path / "proof" / f"{mode}.xml"
-        path.write_text(f"<all><testsuite {counts}/></all>")
+        path.write_text(text.format(n, 1))
+        with pytest.raises(SystemExit, match="1 tests have failed in"):
+            record_versions.note_ran()
+        path.write_text(text.format(n, 0))
     record_versions.note_ran()
     record_versions.note_ran()
     (entry,) = versions.record()["passed"]
     assert entry["torch"] == versions.pytorch()
-    assert entry["ran"]["tests"] == [7, 2, 1]
-    assert "| 7 | 2 | 1 | 6 | 5 |" in versions.versions_passed()
+    assert entry["ran"]["tests"] == [10, 0]
+    assert "| 10 | 0 | 9 | 8 |" in versions.versions_passed()
 
 
 def test_since_claims_no_more_than_was_seen(
