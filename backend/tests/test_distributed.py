@@ -982,7 +982,6 @@ def test_nothing_is_taken_from_a_call_that_was_aborted(mode: str) -> None:
 def test_ranks_that_lost_different_calls_find_each_other_again() -> None:
     """A device that has failed drops a call which the other rank has run."""
     _ranks.run("""
-    import time
     begin()
     def make(count, value=1.0):
         return torch.full((count,), value, device="openreg")
@@ -991,16 +990,16 @@ def test_ranks_that_lost_different_calls_find_each_other_again() -> None:
             dist.all_reduce(x := make(1 << 16, rank + turn))
             assert x.eq(1 + 2 * turn).all(), turn
     right()
+    part, index = make(5 + rank << 14), torch.tensor([9], device="openreg")
     torch.accelerator.synchronize()
-    time.sleep(rank / 4)  # so the first one has promised its stream the sum
-    counts = [[5, 6], [7, 8]][rank]
-    works = [dist.all_reduce(make(n << 14), async_op=True) for n in counts]
-    while rank and not all(work.is_completed() for work in works):
-        time.sleep(0.01)
-    def fails():
-        works[0].wait()
-        torch.accelerator.synchronize()
-    refuses(fails, "All ranks of a group make the same calls")
+    gate = Gate()
+    if rank == 0:
+        gate.hold()
+        torch.gather(part[:3], 0, index)
+    work = dist.all_reduce(part, async_op=True)
+    gate.open()
+    words = "same calls, in one order" if rank else "this collective did not run"
+    refuses(lambda: work.wait(timedelta(seconds=600)), words)
     openreg.reset_device()
     right()
     """)
