@@ -52,15 +52,15 @@ def test_a_run_is_noted_once(
     places = releases.places(versions.pytorch())._replace(build=tmp_path)
     monkeypatch.setattr(releases, "places", lambda torch: places)
     (tmp_path / "proof").mkdir()
-    text = '<a><testsuite tests="10" skipped="{}" errors="{}" failures="0"/></a>'
+    text = '<testsuite tests="10" skipped="{}" errors="{}" failures="0"/>'
     for n, mode in enumerate(("tests", "async", "blocking")):
         with pytest.raises(SystemExit, match=f"There is no .*{mode}.xml"):
             record_versions.note_ran()
         path = tmp_path / "proof" / f"{mode}.xml"
-        path.write_text(text.format(n, 1))
+        path.write_text(f"<a>{text.format(n, 1)}</a>")
         with pytest.raises(SystemExit, match="1 tests have failed in"):
             record_versions.note_ran()
-        path.write_text(text.format(n, 0))
+        path.write_text(f"<a>{text.format(n, 0)}</a>")
     record_versions.note_ran()
     record_versions.note_ran()
     (entry,) = versions.record()["passed"]
