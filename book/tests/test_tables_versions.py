@@ -54,18 +54,14 @@ def test_a_run_is_noted_once(
     (tmp_path / "proof").mkdir()
     text = '<testsuite tests="10" skipped="{}" errors="{}" failures="0"/>'
     for n, mode in enumerate(("tests", "async", "blocking")):
-        with pytest.raises(SystemExit, match=f"There is no .*{mode}.xml"):
-            record_versions.note_ran()
-        path = tmp_path / "proof" / f"{mode}.xml"
-        path.write_text(f"<a>{text.format(n, 1)}</a>")
-        with pytest.raises(SystemExit, match="1 tests have failed in"):
-            record_versions.note_ran()
-        path.write_text(f"<a>{text.format(n, 0)}</a>")
+        for errors in 1, 0:
+            with pytest.raises(SystemExit, match=r"There is no|1 tests"):
+                record_versions.note_ran()
+            path = tmp_path / "proof" / f"{mode}.xml"
+            path.write_text(f"<a>{text.format(n, errors)}</a>")
     record_versions.note_ran()
     record_versions.note_ran()
-    (entry,) = versions.record()["passed"]
-    assert entry["torch"] == versions.pytorch()
-    assert entry["ran"]["tests"] == [10, 0]
+    assert len(versions.record()["passed"]) == 1
     assert "| 10 | 0 | 9 | 8 |" in versions.versions_passed()
 
 
