@@ -33,8 +33,9 @@ static Handshake::Terms terms_of(const at::Tensor& tensor, int64_t number) {
   return {OpType::SEND, tensor.scalar_type(), tensor.numel(), number};
 }
 
-static void check_other(const char* invalid, int rank, int own, int tag) {
-  constexpr int tags = 1 << 29;  // the others are the group's own
+// Tags from `tags` on are the group's own.
+static void check_other(
+    const char* invalid, int rank, int own, int tag, int tags) {
   TORCH_CHECK_VALUE(
       tag < tags, "openreg: a tag is below ", tags, ", but got ", tag, ".");
   // PyTorch says so itself where a call waits.
@@ -60,7 +61,8 @@ static void check_no_capture(const char* name, const at::Tensor& tensor) {
 WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
   return start(false, [&] {
     const char* const name = "c10d::send";
-    check_other("Invalid destination rank: destination", rank, rank_, tag);
+    check_other(
+        "Invalid destination rank: destination", rank, rank_, tag, message_tag);
     check_tensors(name, {only(name, tensors)}, {});
     check_no_capture(name, tensors[0]);
     const int number = ++messages_ % message_tag;
@@ -80,7 +82,7 @@ WorkPtr Collectives::send(Tensors& tensors, int rank, int tag) {
 WorkPtr Collectives::receive(
     const char* name, Tensors& tensors, int rank, int tag) {
   return start(false, [&] {
-    check_other("Invalid source rank: source", rank, rank_, tag);
+    check_other("Invalid source rank: source", rank, rank_, tag, message_tag);
     check_tensors(name, {}, {only(name, tensors)});
     check_no_capture(name, tensors[0]);
     const auto type = rank < 0 ? OpType::RECVANYSOURCE : OpType::RECV;
